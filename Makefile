@@ -1,0 +1,37 @@
+# README.md's commands and the longer proofs.  Each target installs what it needs (.ci/prepare).
+VENV ?= .venv
+PY = $(VENV)/bin/python
+export VENV
+
+.PHONY: demo test check soak workloads bench clean
+
+demo:        ## the main job on an embedded S3 server, with real data
+	@.ci/prepare demo
+	@$(PY) examples/demo.py
+
+test:        ## every test; needs root (or sudo) once, for packages, and /dev/fuse
+	@.ci/prepare test
+	@$(PY) -m pytest $(PYTEST_ARGS)
+
+check:       ## style, types, layering, size caps
+	@.ci/prepare test
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check .
+	@$(VENV)/bin/mypy
+	@$(VENV)/bin/lint-imports
+	@$(PY) -m pytest -q -p no:cacheprovider tests/check
+
+soak:        ## minutes of readers under faults and replacements
+	@.ci/prepare test
+	@$(PY) -m pytest -m soak -o addopts="--strict-markers --strict-config -ra" tests/soak
+
+workloads:   ## the unmodified reading workloads of tests/workloads on a mount
+	@.ci/prepare test
+	@$(PY) -m tests.workloads
+
+bench:       ## the numbers of docs/performance.md
+	@.ci/prepare test,bench
+	@$(PY) -m benchmarks.read
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

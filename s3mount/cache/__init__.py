@@ -1,0 +1,1 @@
+"""What the daemon remembers about the bucket; knows neither S3 nor FUSE."""

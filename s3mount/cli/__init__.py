@@ -1,0 +1,1 @@
+"""Commands: argv and environment become a MountConfig here, and nowhere else."""

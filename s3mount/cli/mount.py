@@ -1,0 +1,194 @@
+"""`s3mount BUCKET DIRECTORY`: options and environment → MountConfig, and nothing else.
+
+Only this package reads argv and the environment.  Flag names are Mountpoint's for the same
+things, so that scripts carry over; a flag that does nothing does not exist, with one exception:
+--read-only is what this mount always is.
+"""
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import click
+
+from s3mount import __version__
+from s3mount.cli.values import DURATION, MODE, size_in
+from s3mount.config import DEFAULT_GBPS, DEFAULT_PART_SIZE, Limits, LogConfig, MountConfig, size_components
+from s3mount.core.attrs import Ownership
+from s3mount.core.location import Location, parse_location
+from s3mount.daemon import background, exits, runtime
+from s3mount.daemon.logs import logging_to
+from s3mount.daemon.sdnotify import ServiceManager
+from s3mount.errors import BadOption, S3MountError
+from s3mount.fuse.session import FuseConfig
+from s3mount.store.session import S3Config
+from s3mount.units import MIB
+
+log = logging.getLogger(__name__)
+
+#: AWS_MAX_ATTEMPTS where it is not set: Mountpoint's choice, twice that of the SDKs, because a
+#: training job cannot retry.
+_DEFAULT_MAX_ATTEMPTS = 10
+
+
+def _options(command: Callable[..., None]) -> Callable[..., None]:
+    """Every flag, in the order --help shows them."""
+    flag = click.option
+    for option in reversed([
+        flag("--prefix", metavar="PREFIX", help="Mount only the keys under this prefix; it must end with /."),
+        flag("--region", metavar="REGION", help="Region of the bucket.  [default: found out from the bucket]"),
+        flag("--endpoint-url", metavar="URL", help="An S3-compatible server, or another endpoint of AWS."),
+        flag("--force-path-style", is_flag=True, help="Address the bucket in the path, not in the host name."),
+        flag("--profile", metavar="NAME", help="Profile of the AWS configuration files."),
+        flag("--no-sign-request", is_flag=True, help="Send unsigned requests: for public buckets."),
+        flag("--requester-pays", is_flag=True, help="Accept to pay for the requests."),
+        flag("--expected-bucket-owner", metavar="ACCOUNT", help="Fail unless this account owns the bucket."),
+        flag("--ca-bundle", type=click.Path(exists=True, dir_okay=False), help="PEM file of trusted authorities."),
+        flag("--read-only", is_flag=True, help="Mount read-only; this version always does."),
+        flag("--allow-other", is_flag=True, help="Let other users use the mount."),
+        flag("--allow-root", is_flag=True, help="Let root use the mount."),
+        flag("--uid", type=click.IntRange(min=0), help="Owner of every file.  [default: you]"),
+        flag("--gid", type=click.IntRange(min=0), help="Group of every file.  [default: yours]"),
+        flag("--file-mode", type=MODE, default="0644", show_default=True, help="Mode of every file."),
+        flag("--dir-mode", type=MODE, default="0755", show_default=True, help="Mode of every directory."),
+        flag("--auto-unmount", is_flag=True, help="Unmount when the daemon dies, however it dies."),
+        flag("--part-size", type=size_in(1), default=DEFAULT_PART_SIZE, metavar="BYTES",
+             help="Size of the largest GET.  [default: 8 MiB]"),
+        flag("--maximum-throughput-gbps", type=float, default=DEFAULT_GBPS, show_default=True,
+             help="What the network can do; more connections are opened above 51."),
+        flag("--memory-target", type=size_in(MIB), metavar="MIB",
+             help="Memory for data in flight and read ahead.  [default: a quarter of the RAM, at most 4 GiB]"),
+        flag("--request-deadline", type=DURATION, default="60", show_default=True, metavar="SECONDS",
+             help="Longest time a call may take before it fails with ETIMEDOUT."),
+        flag("-f", "--foreground", is_flag=True, help="Stay in the foreground; for services."),
+        flag("-d", "--debug", is_flag=True, help="Log more."),
+        flag("-l", "--log-directory", type=click.Path(file_okay=False), help="Log to a file in this directory."),
+        flag("--no-log", is_flag=True, help="Log nothing."),
+    ]):  # fmt: skip
+        command = option(command)
+    return command
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.argument("bucket", metavar="BUCKET")
+@click.argument("directory", metavar="DIRECTORY", type=click.Path())
+@_options
+@click.version_option(__version__, prog_name="s3mount")
+def main(bucket: str, directory: str, **flags: Any) -> None:
+    """Mount BUCKET (a name, an access point ARN, or s3://name/prefix/) on DIRECTORY."""
+    try:
+        config = build_config(bucket, directory, flags, os.environ)
+    except S3MountError as error:
+        _fail(error)
+    if flags["foreground"]:
+        sys.exit(_serve(config, _NoParent(), is_foreground=True))
+    outcome = background.start(lambda pipe: _serve(config, pipe, is_foreground=False), config.fuse.mount_point)
+    if outcome.message:
+        click.echo(f"s3mount: {outcome.message}", err=True)
+    sys.exit(outcome.code)
+
+
+def build_config(bucket: str, directory: str, flags: Mapping[str, Any], environ: Mapping[str, str]) -> MountConfig:
+    """The configuration that flags and environment mean.
+
+    Raises:
+        BadOption: they contradict each other, or cannot be meant.
+    """
+    location = parse_location(bucket, flags["prefix"])
+    mount_point = os.path.realpath(directory)
+    limits = Limits(
+        flags["part_size"], flags["memory_target"], flags["maximum_throughput_gbps"], flags["request_deadline"]
+    )
+    crt, guard, read = size_components(limits)
+    if flags["allow_other"] and flags["allow_root"]:
+        raise BadOption("--allow-other and --allow-root exclude each other")
+    return MountConfig(
+        s3=_s3_config(location, flags, environ),
+        crt=crt,
+        guard=guard,
+        read=read,
+        owner=Ownership(
+            uid=os.getuid() if flags["uid"] is None else flags["uid"],
+            gid=os.getgid() if flags["gid"] is None else flags["gid"],
+            file_mode=flags["file_mode"],
+            dir_mode=flags["dir_mode"],
+        ),
+        fuse=FuseConfig(mount_point, location.label, flags["allow_other"], flags["allow_root"], flags["auto_unmount"]),
+        log=_log_config(flags, mount_point),
+    )
+
+
+def _s3_config(location: Location, flags: Mapping[str, Any], environ: Mapping[str, str]) -> S3Config:
+    url = flags["endpoint_url"]
+    if url is not None and (urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname):
+        raise BadOption(f"--endpoint-url {url!r} is not a URL; write https://HOST or http://HOST:PORT")
+    if flags["no_sign_request"] and flags["profile"]:
+        raise BadOption("--no-sign-request and --profile exclude each other")
+    ca_bundle = flags["ca_bundle"] or environ.get("AWS_CA_BUNDLE") or None
+    if ca_bundle is not None and not os.path.isfile(ca_bundle):
+        raise BadOption(f"AWS_CA_BUNDLE names {ca_bundle!r}, which is not a file")
+    return S3Config(
+        location=location,
+        region=flags["region"],
+        inferred_region=environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or None,
+        endpoint_url=url or environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL") or None,
+        force_path_style=flags["force_path_style"],
+        profile=flags["profile"],
+        is_anonymous=flags["no_sign_request"],
+        requester_pays=flags["requester_pays"],
+        expected_bucket_owner=flags["expected_bucket_owner"],
+        ca_bundle=ca_bundle,
+        max_attempts=_max_attempts(environ),
+    )
+
+
+def _max_attempts(environ: Mapping[str, str]) -> int:
+    text = environ.get("AWS_MAX_ATTEMPTS", str(_DEFAULT_MAX_ATTEMPTS))
+    if not text.isdigit() or int(text) < 1:
+        raise BadOption(f"AWS_MAX_ATTEMPTS is {text!r}; it must be a whole number of at least 1")
+    return int(text)
+
+
+def _log_config(flags: Mapping[str, Any], mount_point: str) -> LogConfig:
+    if flags["no_log"] and (flags["debug"] or flags["log_directory"]):
+        raise BadOption("--no-log excludes --debug and --log-directory")
+    if flags["log_directory"] is None:
+        return LogConfig(None, is_debug=flags["debug"], is_off=flags["no_log"])
+    directory = Path(os.path.realpath(flags["log_directory"]))
+    if directory.is_relative_to(mount_point):
+        raise BadOption(f"the log directory {str(directory)!r} lies inside the mount point; choose another")
+    return LogConfig(directory, is_debug=flags["debug"])
+
+
+class _NoParent:
+    """`Readiness` in the foreground: nobody waits."""
+
+    def ready(self) -> None:
+        return
+
+
+def _serve(config: MountConfig, parent: background.Pipe | _NoParent, *, is_foreground: bool) -> int:
+    """The daemon's whole life; returns its exit code."""
+    manager = ServiceManager(os.environ.get("NOTIFY_SOCKET"))
+    try:
+        with logging_to(config.log, is_foreground=is_foreground):
+            try:
+                runtime.run(config, parent, manager)
+            except S3MountError as error:
+                log.log(logging.ERROR, "%s", exits.line_for(error))
+                raise
+    except S3MountError as error:
+        outcome = background.Outcome(exits.verdict_for(error).code, exits.line_for(error))
+        if isinstance(parent, background.Pipe):
+            parent.report(outcome)
+        return outcome.code
+    return exits.ExitCode.OK
+
+
+def _fail(error: S3MountError) -> None:
+    click.echo(f"s3mount: {exits.line_for(error)}", err=True)
+    sys.exit(exits.verdict_for(error).code)

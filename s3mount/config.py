@@ -1,0 +1,127 @@
+"""One mount's configuration: the frozen sections that each component defines beside itself.
+
+`cli` makes it from argv and the environment, once, and validates it once.  `daemon.wiring` hands
+each component its own section; nobody gets the whole.
+
+Sizes that depend on each other are decided here: the memory target is shared between the CRT's
+pool, which holds parts on their way in, and the byte budget, which holds everything else.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from s3mount.core.attrs import Ownership
+from s3mount.errors import BadOption
+from s3mount.fuse.session import FuseConfig
+from s3mount.store.crt import POOL_BYTES, CrtConfig
+from s3mount.store.guarded import GuardConfig
+from s3mount.store.session import S3Config
+from s3mount.units import GIB, MIB, format_size
+
+DEFAULT_PART_SIZE = 8 * MIB
+#: S3 User Guide, "Multipart upload limits": a part is 5 MiB to 5 GiB; reading keeps to the same.
+MIN_PART_SIZE = 5 * MIB
+MAX_PART_SIZE = 5 * GIB
+#: The CRT's pool takes 256 MiB at least; below this nothing is left to read ahead with.
+MIN_MEMORY_TARGET = 256 * MIB
+DEFAULT_GBPS = 10.0
+#: One S3 connection gives about 90 MB/s (S3 performance guidelines); 25 of them fill 10 Gbps less
+#: round trips.  Small files need more at once than that, whatever the network can do.
+_CONNECTIONS_PER_GBPS = 2.5
+_MIN_CONNECTIONS = 128
+_MAX_CONNECTIONS = 1024
+#: Event loops of the CRT: four move 40 Gbps of TLS; a host's 192 cores belong to training.
+_MAX_CRT_THREADS = 4
+
+
+@dataclass(frozen=True)
+class ReadConfig:
+    """Attributes: the largest GET and the byte budget of the process, in bytes."""
+
+    part_size: int
+    budget_bytes: int
+
+
+@dataclass(frozen=True)
+class LogConfig:
+    """Attributes: where the log goes; a directory, else stderr or syslog."""
+
+    directory: Path | None
+    is_debug: bool = False
+    is_off: bool = False
+
+
+@dataclass(frozen=True)
+class MountConfig:
+    """Everything the daemon needs to know."""
+
+    s3: S3Config
+    crt: CrtConfig
+    guard: GuardConfig
+    read: ReadConfig
+    owner: Ownership
+    fuse: FuseConfig
+    log: LogConfig
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the sizing flags said.
+
+    Args:
+        memory_target: bytes, or None for a quarter of the memory and at most 4 GiB.
+    """
+
+    part_size: int = DEFAULT_PART_SIZE
+    memory_target: int | None = None
+    gbps: float = DEFAULT_GBPS
+    request_deadline_s: float = 60.0
+
+
+def size_components(limits: Limits) -> tuple[CrtConfig, GuardConfig, ReadConfig]:
+    """The sections whose sizes hang together.
+
+    Raises:
+        BadOption: a limit that cannot be kept.
+    """
+    if not MIN_PART_SIZE <= limits.part_size <= MAX_PART_SIZE:
+        raise BadOption(f"--part-size must be between {format_size(MIN_PART_SIZE)} and {format_size(MAX_PART_SIZE)}")
+    if limits.gbps <= 0:
+        raise BadOption("--maximum-throughput-gbps must be greater than 0")
+    if limits.request_deadline_s <= 0:
+        raise BadOption("--request-deadline must be greater than 0")
+    target = default_memory_target() if limits.memory_target is None else limits.memory_target
+    if target < MIN_MEMORY_TARGET:
+        raise BadOption(f"--memory-target must be at least {format_size(MIN_MEMORY_TARGET)}")
+    # The CRT's pool is full only while parts arrive, and then these count in the budget too.
+    budget = max(target - POOL_BYTES, target // 2)
+    if limits.part_size > budget // 4:
+        raise BadOption(
+            f"--part-size {format_size(limits.part_size)} is more than a quarter of the read budget "
+            f"({format_size(budget)}); lower it, or raise --memory-target"
+        )
+    connections = min(max(_MIN_CONNECTIONS, round(limits.gbps * _CONNECTIONS_PER_GBPS)), _MAX_CONNECTIONS)
+    crt = CrtConfig(connections, limits.part_size, min(os.cpu_count() or 1, _MAX_CRT_THREADS))
+    guard = GuardConfig(limits.request_deadline_s, connections)
+    return crt, guard, ReadConfig(limits.part_size, budget)
+
+
+def default_memory_target() -> int:
+    """A quarter of the memory this process may use, between the minimum and 4 GiB."""
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    usable = min([physical, *_cgroup_limits()])
+    return min(max(usable // 4, MIN_MEMORY_TARGET), 4 * GIB)
+
+
+def _cgroup_limits() -> list[int]:
+    """The memory limits that cgroup v2 and v1 put on this process's container, in bytes."""
+    limits = []
+    for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            text = Path(name).read_text(encoding="ascii").strip()
+        except OSError:
+            continue
+        if text.isdigit():
+            limits.append(int(text))
+    return limits

@@ -1,0 +1,60 @@
+"""Object key ↔ file name.
+
+The rules (documented as promises in docs/semantics.md):
+
+* `/` separates; every other character is ordinary, the backslash too.
+* A component is a file name iff it is non-empty, is neither `.` nor `..`, and has no NUL.
+  A key with any other component is hidden from that component on: the kernel could not ask
+  for it, or would take it for something else.
+* Names are UTF-8.  The kernel may ask for any bytes; what is not UTF-8 cannot be a key.
+* A directory is a key prefix that ends in `/`; the root is the mount's prefix, possibly empty.
+
+Keys are `str`, names from and to the kernel are `bytes`.
+"""
+
+from s3mount.errors import InvalidName
+
+#: S3 User Guide, "Naming Amazon S3 objects": a key is at most 1,024 bytes of UTF-8.
+MAX_KEY_BYTES = 1024
+
+SEPARATOR = "/"
+
+
+def is_legal_component(component: str) -> bool:
+    """Whether a part of a key between two slashes can be a file name."""
+    return component not in ("", ".", "..") and "\0" not in component
+
+
+def name_from_kernel(name: bytes) -> str:
+    """The component a kernel request names.
+
+    Raises:
+        InvalidName: not UTF-8, or not a legal component, so that no request is needed.
+    """
+    try:
+        component = name.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidName(f"the name {name!r} is not UTF-8, so no object can have it") from error
+    if not is_legal_component(component) or SEPARATOR in component:
+        raise InvalidName(f"the name {component!r} cannot be a component of a key")
+    return component
+
+
+def name_to_kernel(component: str) -> bytes:
+    """The bytes the kernel gets for a component."""
+    return component.encode("utf-8")
+
+
+def is_directory_key(key: str) -> bool:
+    """Whether a key names a directory: it ends in the separator, or is the empty root."""
+    return key == "" or key.endswith(SEPARATOR)
+
+
+def child_key(directory_key: str, component: str) -> str:
+    """The key of a file in a directory; add the separator for a sub-directory."""
+    return directory_key + component
+
+
+def fits_in_key(key: str) -> bool:
+    """Whether S3 can hold a key at all; a longer one exists nowhere and costs no request."""
+    return len(key.encode("utf-8")) <= MAX_KEY_BYTES

@@ -1,0 +1,1 @@
+"""The process around the file system: composition, signals, readiness, logs, exit codes."""

@@ -1,0 +1,100 @@
+"""The background: a parent that waits until the mount answers, and reports the child's error.
+
+The fork happens before any thread exists (the CRT hangs in a forked child, and a fork of threads
+is never safe); `start` refuses otherwise.  The child sends one line over a pipe: empty
+for ready, or its exit code and message.  Nothing on the pipe means that it died.
+"""
+
+import contextlib
+import os
+import select
+import signal
+import sys
+from collections.abc import Callable
+from typing import NamedTuple
+
+from s3mount.daemon import mountpoint
+from s3mount.daemon.exits import ExitCode
+
+#: Seconds, as Mountpoint gives.
+READY_TIMEOUT_S = 30.0
+
+
+class Outcome(NamedTuple):
+    """How the start went; `message` is empty when it went well."""
+
+    code: int
+    message: str
+
+
+class Pipe:
+    """The child's end (`Readiness`)."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def ready(self) -> None:
+        """The mount answers: release the parent, and whoever waits for the end of its stderr."""
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, 2)
+        os.close(null)
+        self.report(Outcome(ExitCode.OK, ""))
+
+    def report(self, outcome: Outcome) -> None:
+        """The first report counts; the parent may be gone."""
+        if self._descriptor >= 0:
+            with contextlib.suppress(OSError):
+                os.write(self._descriptor, f"{outcome.code} {outcome.message}\n".encode("utf-8", "replace"))
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def start(serve: Callable[[Pipe], int], mount_point: str) -> Outcome:
+    """Run `serve` in a child with no terminal; returns only in the parent, when the child is ready.
+
+    Args:
+        serve: gets the pipe, returns the exit code of the child.
+    """
+    if len(os.listdir("/proc/self/task")) != 1:
+        raise RuntimeError("a process with threads must not fork")
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reader)
+        os.setsid()
+        _detach_from_terminal()
+        sys.exit(serve(Pipe(writer)))
+    os.close(writer)
+    try:
+        return _wait(reader, pid, mount_point)
+    finally:
+        os.close(reader)
+
+
+def _detach_from_terminal() -> None:
+    """No terminal, no working directory that could not be unmounted; stderr stays until ready."""
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    os.close(null)
+    os.chdir("/")
+
+
+def _wait(reader: int, pid: int, mount_point: str) -> Outcome:
+    ready, _, _ = select.select([reader], [], [], READY_TIMEOUT_S)
+    if not ready:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        mountpoint.unmount(mount_point)
+        return Outcome(ExitCode.NOT_ANSWERING, f"the mount did not answer within {READY_TIMEOUT_S:g} s")
+    line = b""
+    while piece := os.read(reader, 65536):
+        line += piece
+    if line:
+        code, _, message = line.decode("utf-8", "replace").strip().partition(" ")
+        if int(code) != ExitCode.OK:
+            os.waitpid(pid, 0)
+        return Outcome(int(code), message)
+    _, status = os.waitpid(pid, 0)
+    mountpoint.unmount(mount_point)
+    return Outcome(ExitCode.INTERNAL, f"the daemon died while starting (wait status {status})")

@@ -1,0 +1,129 @@
+"""What must be true before mounting: the directory, /dev/fuse, fusermount3, /etc/fuse.conf.
+
+Checked before S3 is asked, because a wrong directory is the user's most likely mistake and the
+cheapest to find.  A dead mount that another s3mount left is cleared; any other is reported.
+"""
+
+import errno
+import logging
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+from s3mount.errors import FuseUnavailable, MountPointUnusable
+from s3mount.fuse.session import FuseConfig
+
+log = logging.getLogger(__name__)
+
+FILE_SYSTEM_TYPE = "fuse.s3mount"
+_FUSE_DEVICE = "/dev/fuse"
+_FUSE_CONF = Path("/etc/fuse.conf")
+_FUSERMOUNT = "fusermount3"
+#: The kernel escapes these in mountinfo (proc(5)).
+_ESCAPES = {"\\040": " ", "\\011": "\t", "\\012": "\n", "\\134": "\\"}
+
+
+def check(config: FuseConfig) -> None:
+    """Find out why a mount would fail, before it is tried.
+
+    Raises:
+        MountPointUnusable, FuseUnavailable: with what to do about it.
+    """
+    _check_device()
+    if os.geteuid() != 0:
+        _check_ordinary_user(config)
+    _check_directory(config.mount_point)
+
+
+class Mounted(NamedTuple):
+    """What is mounted on a directory: file system type, and "major:minor" of its device."""
+
+    kind: str
+    device: str
+
+
+def mounted_on(path: str) -> Mounted | None:
+    """What is mounted on exactly this directory; None when nothing is."""
+    found = None
+    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines():
+        before, _, after = line.partition(" - ")
+        _, _, device, _, target, *_ = before.split(" ")
+        for escape, character in _ESCAPES.items():
+            target = target.replace(escape, character)
+        if target == path:
+            found = Mounted(after.split(" ")[0], device)  # the last one mounted is on top
+    return found
+
+
+def unmount(path: str) -> None:
+    """Detach whatever is mounted there; in the background if it is busy.  Never fails."""
+    command = ["umount", "-l", path] if os.geteuid() == 0 else [_FUSERMOUNT, "-u", "-z", path]
+    subprocess.run(command, check=False, capture_output=True)
+
+
+def _check_device() -> None:
+    try:
+        os.close(os.open(_FUSE_DEVICE, os.O_RDWR | os.O_CLOEXEC))
+    except FileNotFoundError as error:
+        raise FuseUnavailable(
+            f"{_FUSE_DEVICE} does not exist: load the module (modprobe fuse), "
+            "or give the container the device (--device /dev/fuse --cap-add SYS_ADMIN)"
+        ) from error
+    except OSError as error:
+        raise FuseUnavailable(
+            f"{_FUSE_DEVICE} cannot be opened ({error.strerror}): its mode must be 0666, "
+            "or the container must be allowed to use it (--device /dev/fuse)"
+        ) from error
+
+
+def _check_ordinary_user(config: FuseConfig) -> None:
+    if shutil.which(_FUSERMOUNT) is None:
+        raise FuseUnavailable(
+            f"{_FUSERMOUNT} is not installed, and only root can mount without it: install the package fuse3"
+        )
+    if (config.allow_other or config.allow_root) and not _is_other_allowed():
+        flag = "--allow-other" if config.allow_other else "--allow-root"
+        raise FuseUnavailable(f"{flag} is not permitted here: add the line user_allow_other to {_FUSE_CONF}")
+
+
+def _is_other_allowed() -> bool:
+    try:
+        lines = _FUSE_CONF.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return False
+    return any(line.strip() == "user_allow_other" for line in lines)
+
+
+def _check_directory(path: str) -> None:
+    try:
+        _clear_if_dead(path)
+        if not os.path.isdir(path):
+            kind = "is not a directory" if os.path.lexists(path) else "does not exist; create it: mkdir -p"
+            raise MountPointUnusable(f"the mount point {path!r} {kind}" + (f" {path}" if "mkdir" in kind else ""))
+        taken = mounted_on(path)
+        if taken is not None and taken.kind != "autofs":
+            raise MountPointUnusable(
+                f"something of type {taken.kind} is mounted on {path!r} already; unmount it first: umount {path}"
+            )
+        if os.listdir(path):
+            log.warning("the mount point %r is not empty; its files are hidden while this is mounted", path)
+    except OSError as error:
+        raise MountPointUnusable(f"the mount point {path!r} cannot be used: {error.strerror}") from error
+
+
+def _clear_if_dead(path: str) -> None:
+    """A mount whose daemon is gone answers ENOTCONN to everything."""
+    try:
+        os.stat(path)
+    except OSError as error:
+        if error.errno != errno.ENOTCONN:
+            return  # the next check finds it and says it better
+        dead = mounted_on(path)
+        if dead is None or dead.kind != FILE_SYSTEM_TYPE:
+            raise MountPointUnusable(
+                f"a dead mount is on {path!r} (Transport endpoint is not connected); clear it: fusermount3 -u {path}"
+            ) from error
+        log.warning("clearing the dead mount that an earlier s3mount left on %r", path)
+        unmount(path)

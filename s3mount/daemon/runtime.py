@@ -1,0 +1,115 @@
+"""One daemon from start to end: trio.run, signals, readiness, ordered shutdown.
+
+Start: the mount point is checked, the bucket is proven, the mount is made and served, and a
+process outside asks the mount something.  Only then it is ready.  (A thread of this process that
+stats its own mount proves nothing and can become unkillable: measured.)
+
+Stop, by SIGINT or SIGTERM: the mount is detached first, so that nobody new comes; calls in flight
+get `_GRACE_S` to be answered; then they are cancelled and the kernel fails them.  An unmount from
+outside ends the loop by itself.
+"""
+
+import logging
+import signal
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+import trio
+
+from s3mount.config import MountConfig
+from s3mount.daemon import mountpoint
+from s3mount.daemon.allocator import keep_memory
+from s3mount.daemon.sdnotify import ServiceManager
+from s3mount.daemon.wiring import Components, components
+from s3mount.errors import MountNotAnswering, sole_cause
+from s3mount.fuse import kernel, session
+
+log = logging.getLogger(__name__)
+
+#: Seconds a call in flight may take after a stop was asked for.
+_GRACE_S = 5.0
+#: Seconds for the first answer of a fresh mount; with the probes this stays under the 30 s that
+#: the parent in the background waits.
+_ANSWER_S = 10.0
+_UNMOUNT_S = 5.0
+
+
+class Readiness(Protocol):
+    """Who waits for the mount."""
+
+    def ready(self) -> None:
+        """The mount answers."""
+        ...
+
+
+def run(config: MountConfig, readiness: Readiness, manager: ServiceManager) -> None:
+    """Serve one mount until it is unmounted or a signal asks to stop.
+
+    Raises:
+        StartupError, StoreError: the mount could not be made; nothing stays mounted.
+    """
+    mountpoint.check(config.fuse)
+    keep_memory(config.read.budget_bytes)
+    try:
+        trio.run(_run, config, readiness, manager)
+    except BaseExceptionGroup as group:
+        raise sole_cause(group) from group
+
+
+async def _run(config: MountConfig, readiness: Readiness, manager: ServiceManager) -> None:
+    mount_point = config.fuse.mount_point
+    async with components(config) as parts:
+        with (
+            trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals,
+            session.mounted(parts.operations, config.fuse),
+        ):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_announce, config, readiness, manager, parts)
+                nursery.start_soon(_stop_on_signal, signals, mount_point, parts, nursery)
+                await session.serve()
+                nursery.cancel_scope.cancel()
+            manager.stopping()
+        _log_summary(parts)
+
+
+async def _announce(config: MountConfig, readiness: Readiness, manager: ServiceManager, parts: Components) -> None:
+    """Say ready when the mount answers a process outside.
+
+    Raises:
+        MountNotAnswering: it does not.
+    """
+    mount_point = config.fuse.mount_point
+    with trio.move_on_after(_ANSWER_S):
+        command = ["stat", "-f", mount_point]
+        probe = await trio.run_process(command, check=False, capture_stdout=True, capture_stderr=True)
+        mounted = mountpoint.mounted_on(mount_point)
+        if probe.returncode == 0 and mounted is not None and mounted.kind == mountpoint.FILE_SYSTEM_TYPE:
+            kernel.raise_read_ahead(mounted.device)
+            where = f"s3://{config.s3.location.bucket}/{config.s3.location.prefix} ({parts.region})"
+            log.info("mounted %s on %s", where, mount_point)
+            manager.ready(f"serving {where}")
+            readiness.ready()
+            return
+    raise MountNotAnswering(f"{mount_point} was mounted but did not answer within {_ANSWER_S:g} s")
+
+
+async def _stop_on_signal(
+    signals: AsyncIterator[int], mount_point: str, parts: Components, nursery: trio.Nursery
+) -> None:
+    async for number in signals:
+        log.info("stopping on %s", signal.Signals(number).name)
+        with trio.move_on_after(_UNMOUNT_S):
+            await trio.to_thread.run_sync(mountpoint.unmount, mount_point, abandon_on_cancel=True)
+        with trio.move_on_after(_GRACE_S):
+            await parts.boundary.wait_idle()
+        nursery.cancel_scope.cancel()
+        return
+
+
+def _log_summary(parts: Components) -> None:
+    requests = parts.store.statistics()
+    log.info(
+        "unmounted after %d requests (%d LIST, %d HEAD, %d GET) and %d bytes read; answers: %s",
+        requests.requests, requests.lists, requests.heads, requests.gets, requests.bytes_read,
+        parts.boundary.statistics(),
+    )  # fmt: skip

@@ -1,0 +1,60 @@
+"""The composition root: config → store → caches → fs → operations.  Nothing is decided here."""
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import trio
+
+from s3mount.cache.metadata import MetadataCache
+from s3mount.config import MountConfig
+from s3mount.fs.blocks import BlockStore
+from s3mount.fs.budget import ByteBudget
+from s3mount.fs.directories import DirectoryLister
+from s3mount.fs.filesystem import S3FileSystem
+from s3mount.fs.resolver import Resolver
+from s3mount.fuse.boundary import Boundary
+from s3mount.fuse.operations import Operations
+from s3mount.store.connect import connect
+from s3mount.store.guarded import GuardedStore
+
+
+@dataclass(frozen=True)
+class Components:
+    """What the runtime needs of a mount that is put together."""
+
+    operations: Operations
+    boundary: Boundary
+    filesystem: S3FileSystem
+    store: GuardedStore
+    budget: ByteBudget
+    region: str
+
+
+@asynccontextmanager
+async def components(config: MountConfig) -> AsyncIterator[Components]:
+    """A file system on a bucket that answered; everything is closed when the block ends.
+
+    Raises:
+        StoreError: the bucket cannot be reached or read.
+    """
+    async with connect(config.s3, config.crt) as connection, trio.open_nursery() as nursery:
+        store = GuardedStore(connection.catalogue, connection.reader, config.guard)
+        cache = MetadataCache(trio.current_time)
+        lister = DirectoryLister(store, cache)
+        root_key = config.s3.location.prefix
+        lister.remember_page(root_key, connection.root_page, connection.root_asked_at)
+        budget = ByteBudget(config.read.budget_bytes)
+        filesystem = S3FileSystem(
+            root_key,
+            resolver=Resolver(store, cache),
+            lister=lister,
+            cache=cache,
+            blocks=BlockStore(store, budget, nursery, config.read.part_size),
+            owner=config.owner,
+            mounted_at_s=int(time.time()),
+        )
+        boundary = Boundary(config.guard.deadline_s)
+        yield Components(Operations(filesystem, boundary), boundary, filesystem, store, budget, connection.region)
+        nursery.cancel_scope.cancel()

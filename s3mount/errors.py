@@ -1,0 +1,191 @@
+"""The one exception tree, named by fact.
+
+No errno and no HTTP status lives here: `fuse.boundary` maps these classes to errno and log
+level, `daemon.exits` maps them to exit codes and advice, `store.s3_errors` makes them from
+what S3 answered.  Everything this program raises on purpose derives from `S3MountError`; any
+other exception is a bug and is caught only by `fuse.boundary`.
+"""
+
+
+class S3MountError(Exception):
+    """Root of everything this program raises on purpose."""
+
+    #: Set by the first place that logs this instance, so that one failure is one log line
+    #: even when many readers waited for the same request.
+    logged: bool = False
+
+
+def sole_cause(error: BaseException) -> BaseException:
+    """The one exception inside nested groups of one, as nurseries raise them; else the error."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+# -- what the caller of the file system did -------------------------------------------------
+
+
+class FileSystemError(S3MountError):
+    """The request cannot be answered as asked; nothing went wrong in S3."""
+
+
+class InvalidName(FileSystemError):
+    """A name that no object key can have as a component, or that is not UTF-8."""
+
+
+class NameNotFound(FileSystemError):
+    """No object and no key below that name."""
+
+
+class NotADirectory(FileSystemError):
+    """A directory operation on a file."""
+
+
+class IsADirectory(FileSystemError):
+    """A file operation on a directory."""
+
+
+class ReadOnlyMount(FileSystemError):
+    """An open for writing on a mount that only reads."""
+
+
+class BadHandle(FileSystemError):
+    """A file or directory handle this daemon did not give out, or already released."""
+
+
+class StaleInode(FileSystemError):
+    """The inode stands for content that the bucket no longer has under that name.
+
+    The kernel looks the name up again and retries by itself when it can.
+    """
+
+
+# -- what S3 answered -----------------------------------------------------------------------
+
+
+class StoreError(S3MountError):
+    """A request to S3 did not give what was asked.
+
+    Args:
+        message: what happened, in words for the person on call.
+        bucket, key, operation: what was asked for; empty where unknown.
+        request_id: S3's own id of the answer; empty when there was no answer.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        bucket: str = "",
+        key: str = "",
+        operation: str = "",
+        request_id: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.bucket = bucket
+        self.key = key
+        self.operation = operation
+        self.request_id = request_id
+
+    def __str__(self) -> str:
+        """One line; a key is shown escaped, because keys may hold newlines and terminal codes."""
+        facts = [
+            f"operation={self.operation}" if self.operation else "",
+            f"bucket={self.bucket}" if self.bucket else "",
+            f"key={self.key!r}" if self.key else "",
+            f"request-id={self.request_id}" if self.request_id else "",
+        ]
+        context = " ".join(fact for fact in facts if fact)
+        return f"{self.message} ({context})" if context else self.message
+
+
+class ObjectNotFound(StoreError):
+    """No object under that key."""
+
+
+class ObjectChanged(StoreError):
+    """The object under that key is no longer the version asked for (If-Match failed, or gone)."""
+
+
+class ArchivedObject(StoreError):
+    """The object is in an archive storage class and has not been restored."""
+
+
+class BucketNotFound(StoreError):
+    """No such bucket, or a name that no bucket can have."""
+
+
+class AccessDenied(StoreError):
+    """The credentials are good, the permission is missing."""
+
+
+class BadCredentials(AccessDenied):
+    """S3 does not know the access key, or the signature does not match the secret."""
+
+
+class ExpiredCredentials(AccessDenied):
+    """The session token is out of date, or this host's clock is wrong."""
+
+
+class NoCredentials(AccessDenied):
+    """No provider of the credential chain gave credentials."""
+
+
+class WrongRegion(StoreError):
+    """The bucket is in another region.
+
+    Args:
+        region: where the bucket says it is; empty when the answer did not say.
+    """
+
+    def __init__(self, message: str, *, region: str = "", **context: str) -> None:
+        super().__init__(message, **context)
+        self.region = region
+
+
+class StoreUnreachable(StoreError):
+    """No connection to the endpoint: DNS, refused, connect time-out."""
+
+
+class UntrustedCertificate(StoreUnreachable):
+    """The endpoint's certificate is not signed by a trusted authority."""
+
+
+class NotS3(StoreError):
+    """Something answered, but not in the S3 protocol."""
+
+
+class StoreThrottled(StoreError):
+    """S3 asked to slow down more often than the retries allow."""
+
+
+class StoreFailure(StoreError):
+    """S3 answered with an error nobody expected, or the answer broke off, after all retries."""
+
+
+class StoreTimeout(StoreError):
+    """The total deadline of the call passed."""
+
+
+# -- what stops the start -------------------------------------------------------------------
+
+
+class StartupError(S3MountError):
+    """The mount cannot be made; the message says what is wrong and what to do."""
+
+
+class BadOption(StartupError):
+    """A flag or argument that cannot be meant."""
+
+
+class MountPointUnusable(StartupError):
+    """The directory to mount on is missing, is not a directory, or is taken."""
+
+
+class FuseUnavailable(StartupError):
+    """FUSE cannot be used here by this user."""
+
+
+class MountNotAnswering(StartupError):
+    """The mount was made, but did not answer in time."""

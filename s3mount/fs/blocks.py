@@ -1,0 +1,202 @@
+"""Content of open objects: in flight? wait on it; held? slice it; else fetch, once for all.
+
+Single flight: a byte of a version is in at most one chunk, so N readers of one cold range cost
+one GET.  The tables change only in synchronous code; after every await the reader looks again.
+
+Memory: every chunk draws its length from the budget when its GET starts and gives it back when
+the chunk is dropped.  A chunk that was read to its end is dropped at once beyond `KEEP_READ`
+bytes of such chunks (the kernel has the pages); the rest when the budget or the last close asks.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import trio
+
+from s3mount.core.attrs import ObjectId
+from s3mount.core.ranges import ByteRange, gaps
+from s3mount.core.readahead import SMALL_FILE, Planner
+from s3mount.fs.budget import ByteBudget
+from s3mount.fs.chunks import Chunk, ChunkList, ChunkState
+from s3mount.fs.shelf import ChunkShelf
+from s3mount.store.base import RangeReader
+from s3mount.units import MIB
+
+#: The share of the budget for chunks already read: several readers of one file lag a little.
+_KEEP_READ_SHARE = 8
+_KEEP_READ_BYTES = 32 * MIB
+#: Half of the budget may be read ahead, shared by the objects that are open: demand finds room.
+_AHEAD_SHARE = 2
+
+
+class OpenObject:
+    """What is held and planned for one version of an object while a handle refers to it."""
+
+    def __init__(self, object_id: ObjectId, size: int, part_size: int) -> None:
+        self.object_id = object_id
+        self.size = size
+        self.planner = Planner(size, part_size)
+        self.chunks = ChunkList()
+        self.handles = 0
+
+
+@dataclass(frozen=True)
+class BlockStatistics:
+    """Objects open, chunks in flight and held, bytes of both, and bytes nobody read."""
+
+    objects: int
+    pending: int
+    ready: int
+    held_bytes: int
+    wasted_bytes: int
+
+
+class BlockStore:
+    """Fetches and holds content for every open object.
+
+    Args:
+        reader: where content comes from.
+        nursery: outlives every request; GETs run in it.
+        part_size: the largest GET, bytes.
+    """
+
+    def __init__(self, reader: RangeReader, budget: ByteBudget, nursery: trio.Nursery, part_size: int) -> None:
+        self._reader = reader
+        self._budget = budget
+        self._nursery = nursery
+        self._part_size = part_size
+        self._objects: dict[ObjectId, OpenObject] = {}
+        self._shelf = ChunkShelf(keep_read=min(budget.total // _KEEP_READ_SHARE, _KEEP_READ_BYTES))
+        budget.reclaimer = self._shelf
+
+    # -- open and close ---------------------------------------------------------------------
+
+    def open(self, object_id: ObjectId, size: int) -> OpenObject:
+        """The shared state of one version; pair it with `close`."""
+        opened = self._objects.get(object_id)
+        if opened is None:
+            opened = self._objects[object_id] = OpenObject(object_id, size, self._part_size)
+        opened.handles += 1
+        return opened
+
+    def close(self, opened: OpenObject) -> None:
+        """One handle less; with the last one everything held goes, and GETs are cancelled."""
+        opened.handles -= 1
+        if opened.handles == 0:
+            del self._objects[opened.object_id]
+            self._budget.release(sum(self._shelf.drop(chunk) for chunk in list(opened.chunks)))
+
+    async def begin(self, opened: OpenObject) -> None:
+        """What `open` does before it answers: a small file whole, of another only the start.
+
+        Never waits for the budget; when that is full the first read fetches.
+
+        Raises:
+            StoreError: the small file could not be fetched.
+        """
+        if opened.size == 0:
+            return
+        span = opened.planner.on_open()
+        self._speculate(opened, span)
+        if opened.size <= SMALL_FILE:
+            with self._pinned(opened.chunks.overlapping(span)) as chunks:
+                for chunk in chunks:
+                    await chunk.flight.landed.wait()
+                    chunk.view(span)
+
+    # -- read -------------------------------------------------------------------------------
+
+    def read_nowait(self, opened: OpenObject, wanted: ByteRange) -> memoryview | None:
+        """As `read`, when one ready chunk has the bytes and nothing is to be fetched ahead."""
+        chunk = opened.chunks.holding(wanted)
+        if chunk is None or chunk.state is not ChunkState.READY:
+            return None
+        if not opened.planner.on_hit(wanted):
+            return None
+        chunk.read.add(wanted)
+        if chunk.is_read:
+            self._budget.release(self._shelf.read_to_end(chunk))
+        return chunk.view(wanted)
+
+    async def read(self, opened: OpenObject, wanted: ByteRange) -> memoryview:
+        """Bytes of an open object.
+
+        Args:
+            wanted: not empty, within the object.
+
+        Raises:
+            ObjectChanged: the bucket no longer has this version, and the bytes are not held.
+            StoreError: they could not be fetched.
+        """
+        plan = opened.planner.on_read(wanted, self._ahead_limit())
+        await self._ensure(opened, plan.fetch)
+        with self._pinned(opened.chunks.overlapping(wanted)) as chunks:
+            for ahead in plan.ahead:
+                self._speculate(opened, ahead)
+            for chunk in chunks:
+                await chunk.flight.landed.wait()
+            views = [chunk.view(wanted) for chunk in chunks]
+            for chunk in chunks:
+                chunk.read.add(chunk.span.intersection(wanted))
+        return views[0] if len(views) == 1 else memoryview(b"".join(views))
+
+    async def _ensure(self, opened: OpenObject, fetch: ByteRange) -> None:
+        """Start what is missing of `fetch`, all at once; returns with it pending or ready."""
+        while missing := self._missing(opened, fetch):
+            needed = sum(gap.length for gap in missing)
+            if not self._budget.acquire_nowait(needed, for_demand=True):
+                await self._budget.acquire(needed)
+                if self._missing(opened, fetch) != missing:  # others went on meanwhile
+                    self._budget.release(needed)
+                    continue
+            for gap in missing:
+                self._start(opened, gap, is_wanted=True)
+
+    def _speculate(self, opened: OpenObject, ahead: ByteRange) -> None:
+        for gap in self._missing(opened, ahead):
+            if self._budget.acquire_nowait(gap.length, for_demand=False):
+                self._start(opened, gap, is_wanted=False)
+
+    def _missing(self, opened: OpenObject, fetch: ByteRange) -> list[ByteRange]:
+        return gaps(fetch, (chunk.span for chunk in opened.chunks.overlapping(fetch)))
+
+    def _ahead_limit(self) -> int:
+        return self._budget.total // _AHEAD_SHARE // max(1, len(self._objects))
+
+    @contextmanager
+    def _pinned(self, chunks: list[Chunk]) -> Iterator[list[Chunk]]:
+        """Keeps chunks from being dropped; afterwards what was read to its end may go."""
+        for chunk in chunks:
+            self._shelf.pin(chunk)
+        try:
+            yield chunks
+        finally:
+            freed = sum(self._shelf.unpin(chunk) for chunk in chunks)
+            self._budget.release(freed)
+
+    # -- one GET ----------------------------------------------------------------------------
+
+    def _start(self, opened: OpenObject, span: ByteRange, *, is_wanted: bool) -> None:
+        chunk = Chunk(opened.chunks, span, is_wanted=is_wanted)
+        self._shelf.put(chunk)
+        self._nursery.start_soon(self._fetch, opened.object_id, chunk)
+
+    async def _fetch(self, object_id: ObjectId, chunk: Chunk) -> None:
+        try:
+            with chunk.scope:
+                await chunk.flight.carry(self._reader.get_range, object_id, chunk.span)
+        finally:
+            self._budget.release(self._shelf.ended(chunk))
+            chunk.flight.landed.set()
+
+    def statistics(self) -> BlockStatistics:
+        """A snapshot of the counters."""
+        return BlockStatistics(len(self._objects), **self._shelf.statistics())
+
+    def check_invariants(self) -> None:
+        """Raises ValueError when chunks overlap, or are filed where they do not belong."""
+        self._shelf.check_invariants()
+        for opened in self._objects.values():
+            opened.chunks.check_invariants()
+            opened.planner.check_invariants()

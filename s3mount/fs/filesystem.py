@@ -1,0 +1,275 @@
+"""The file system's verbs, in our own types: no pyfuse3, no botocore, no errno.
+
+The caller is the FUSE front end, or a test.  Every verb is one that the kernel knows; numbers
+are inode numbers and handles as the kernel gets them.  Between two awaits the code is atomic:
+inodes are interned, granted and pinned without an await in between.
+
+Consistency (docs/semantics.md): what the kernel and this daemon use without asking S3 is at most
+one second old; an open file is one version until it is closed.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from s3mount.cache.metadata import MetadataCache, MetadataStatistics
+from s3mount.core.attrs import FileAttrs, ObjectStat, Ownership, directory_attrs, file_attrs
+from s3mount.core.inodes import Inode, InodeStatistics, InodeTable
+from s3mount.core.keys import SEPARATOR, child_key, name_from_kernel, name_to_kernel
+from s3mount.errors import (
+    ArchivedObject,
+    BadHandle,
+    IsADirectory,
+    NotADirectory,
+    ObjectChanged,
+    ReadOnlyMount,
+    StaleInode,
+)
+from s3mount.fs.blocks import BlockStatistics, BlockStore
+from s3mount.fs.directories import DirectoryLister, DirectoryStatistics, OpenDirectory
+from s3mount.fs.reader import FileReader
+from s3mount.fs.resolver import Resolver, ResolverStatistics
+
+#: Takes (name, attributes, offset of the next entry); False when the reply is full.
+Emit = Callable[[bytes, FileAttrs, int], bool]
+
+
+@dataclass(frozen=True)
+class FileSystemStatistics:
+    """A snapshot of every part, for logs and tests."""
+
+    inodes: InodeStatistics
+    metadata: MetadataStatistics
+    resolver: ResolverStatistics
+    directories: DirectoryStatistics
+    blocks: BlockStatistics
+    open_files: int
+
+
+class S3FileSystem:
+    """A read-only view of one prefix of one bucket.
+
+    Args:
+        root_key: the prefix, empty or ending in `/`.
+        mounted_at_s: whole seconds since the epoch; the time that directories show.
+    """
+
+    def __init__(
+        self,
+        root_key: str,
+        *,
+        resolver: Resolver,
+        lister: DirectoryLister,
+        cache: MetadataCache,
+        blocks: BlockStore,
+        owner: Ownership,
+        mounted_at_s: int,
+    ) -> None:
+        self._inodes = InodeTable(root_key)
+        self._resolver = resolver
+        self._lister = lister
+        self._cache = cache
+        self._blocks = blocks
+        self._owner = owner
+        self._mounted_at_s = mounted_at_s
+        self._files: dict[int, FileReader] = {}
+        self._directories: dict[int, OpenDirectory] = {}
+        self._last_handle = 0
+
+    # -- names and attributes -------------------------------------------------------------------
+
+    async def lookup(self, parent_ino: int, name: bytes) -> FileAttrs:
+        """The entry under a name; the kernel holds one more reference to it.
+
+        Raises:
+            InvalidName, NameNotFound, NotADirectory, StaleInode, StoreError.
+        """
+        parent = self._inodes.get(parent_ino)
+        if not parent.is_directory:
+            raise NotADirectory(f"{parent.key!r} is a file")
+        path = child_key(parent.key, name_from_kernel(name))
+        record = await self._resolver.resolve(path)
+        inode = self._intern(path, record.found)
+        self._inodes.grant(inode)
+        return self._attrs(inode, self._cache.remaining(record))
+
+    async def getattr(self, ino: int) -> FileAttrs:
+        """The attributes of an inode; of an open file those of the version it was opened with.
+
+        Raises:
+            StaleInode: the name holds something else now; the kernel looks it up again.
+            NameNotFound, StoreError.
+        """
+        inode = self._inodes.get(ino)
+        if inode is self._inodes.root or inode.handles:
+            return self._attrs(inode, self._cache.fresh_s)
+        path = inode.key.removesuffix(SEPARATOR)
+        record = await self._resolver.resolve(path)
+        if not _is_same(inode, record.found):
+            raise StaleInode(f"{path!r} is another version now")
+        return self._attrs(inode, self._cache.remaining(record))
+
+    def forget(self, references: list[tuple[int, int]]) -> None:
+        """The kernel let go of (inode, number of lookups)."""
+        for ino, n_lookups in references:
+            self._inodes.forget(ino, n_lookups)
+
+    # -- directories ----------------------------------------------------------------------------
+
+    def opendir(self, ino: int) -> int:
+        """A handle on a directory.
+
+        Raises:
+            NotADirectory, StaleInode.
+        """
+        inode = self._inodes.get(ino)
+        if not inode.is_directory:
+            raise NotADirectory(f"{inode.key!r} is a file")
+        handle = self._new_handle()
+        self._directories[handle] = self._lister.open(inode.key)
+        return handle
+
+    async def readdir(self, handle: int, offset: int, emit: Emit) -> None:
+        """Hand entries from an offset on to `emit` until it takes no more, or the end.
+
+        Each entry that `emit` took is one more reference of the kernel.
+
+        Raises:
+            BadHandle, StoreError.
+        """
+        directory = self._directories.get(handle)
+        if directory is None:
+            raise BadHandle(f"directory handle {handle} is not open")
+        while entries := await self._lister.entries_from(directory, offset):
+            ttl_s = self._cache.remaining_since(directory.asked_at(offset))
+            for entry in entries:
+                offset += 1
+                inode = self._intern(child_key(directory.key, entry.name), entry.found)
+                if not emit(name_to_kernel(entry.name), self._attrs(inode, ttl_s), offset):
+                    self._inodes.discard_if_unused(inode)
+                    return
+                self._inodes.grant(inode)
+
+    def releasedir(self, handle: int) -> None:
+        """A directory handle is gone."""
+        directory = self._directories.pop(handle, None)
+        if directory is None:
+            raise BadHandle(f"directory handle {handle} is not open")
+        self._lister.close(directory)
+
+    # -- files ----------------------------------------------------------------------------------
+
+    async def open(self, ino: int, *, for_writing: bool) -> int:
+        """A handle on a file; a small file is here whole when it returns.
+
+        Raises:
+            ReadOnlyMount, IsADirectory, ArchivedObject, ObjectChanged, StaleInode, StoreError.
+        """
+        inode = self._inodes.get(ino)
+        if for_writing:
+            raise ReadOnlyMount("this mount only reads")
+        if inode.found is None:
+            raise IsADirectory(f"{inode.key!r} is a directory")
+        _refuse_archived(inode.found)
+        self._inodes.opened(inode)
+        reader = FileReader(self._blocks, inode)
+        handle = self._new_handle()
+        self._files[handle] = reader
+        is_open = False
+        try:
+            with self._noticing_change(inode):
+                await reader.begin()
+            is_open = True
+        finally:
+            if not is_open:
+                self.release(handle)
+        return handle
+
+    def read_nowait(self, handle: int, offset: int, length: int) -> memoryview | None:
+        """As `read`, if it needs no waiting and starts no request; else None.
+
+        Raises:
+            BadHandle.
+        """
+        return self._reader(handle).read_nowait(offset, length)
+
+    async def read(self, handle: int, offset: int, length: int) -> memoryview:
+        """Bytes of an open file; fewer than asked only at its end.
+
+        Raises:
+            BadHandle, ObjectChanged, StoreError.
+        """
+        reader = self._reader(handle)
+        with self._noticing_change(reader.inode):
+            return await reader.read(offset, length)
+
+    def release(self, handle: int) -> None:
+        """A file handle is gone, with what was held only for it."""
+        reader = self._files.pop(handle, None)
+        if reader is None:
+            raise BadHandle(f"file handle {handle} is not open")
+        reader.close()
+        self._inodes.closed(reader.inode)
+
+    def _reader(self, handle: int) -> FileReader:
+        try:
+            return self._files[handle]
+        except KeyError:
+            raise BadHandle(f"file handle {handle} is not open") from None
+
+    # -- parts ----------------------------------------------------------------------------------
+
+    @contextmanager
+    def _noticing_change(self, inode: Inode) -> Iterator[None]:
+        """A version that is gone also contradicts what the cache says of its key."""
+        try:
+            yield
+        except ObjectChanged:
+            self._cache.drop(inode.key)
+            raise
+
+    def _intern(self, path: str, found: ObjectStat | None) -> Inode:
+        return self._inodes.intern(path if found else path + SEPARATOR, found)
+
+    def _attrs(self, inode: Inode, ttl_s: float) -> FileAttrs:
+        if inode.found is None:
+            return directory_attrs(inode.ino, self._mounted_at_s, self._owner, ttl_s)
+        return file_attrs(inode.ino, inode.found, self._owner, ttl_s)
+
+    def _new_handle(self) -> int:
+        self._last_handle += 1
+        return self._last_handle
+
+    def statistics(self) -> FileSystemStatistics:
+        """A snapshot of the counters."""
+        return FileSystemStatistics(
+            inodes=self._inodes.statistics(),
+            metadata=self._cache.statistics(),
+            resolver=self._resolver.statistics(),
+            directories=self._lister.statistics(),
+            blocks=self._blocks.statistics(),
+            open_files=len(self._files),
+        )
+
+    def check_invariants(self) -> None:
+        """Raises ValueError when a part's invariant does not hold, or handles and pins differ."""
+        for part in (self._inodes, self._cache, self._resolver, self._lister, self._blocks):
+            part.check_invariants()
+        if self._inodes.statistics().handles != len(self._files):
+            raise ValueError("an inode is pinned by a handle that is not open")
+
+
+def _is_same(inode: Inode, found: ObjectStat | None) -> bool:
+    if inode.found is None or found is None:
+        return inode.found is None and found is None
+    return inode.found.id == found.id
+
+
+def _refuse_archived(found: ObjectStat) -> None:
+    if found.is_archived:
+        raise ArchivedObject(
+            f"the object is in storage class {found.storage_class}; restore it before reading "
+            "(aws s3api restore-object), then open it again",
+            key=found.key,
+            operation="open",
+        )

@@ -1,0 +1,108 @@
+"""Name → what is there, in one LIST; single flight.
+
+`LIST(prefix=path, delimiter="/")` tells a file from a directory in one request (decision 4).  A
+second, `LIST(prefix=path/)`, only when the page ended before `path/` would have come, that is
+when more than a page of names lies between `path` and `path/`.  HEAD is used for a store that
+lists in no order, where a page proves nothing about what it lacks.
+
+However many callers ask for one path at once, it is resolved once.
+"""
+
+from dataclasses import dataclass
+
+from s3mount.cache.metadata import MetadataCache, Record
+from s3mount.core.attrs import ObjectStat
+from s3mount.core.keys import SEPARATOR, fits_in_key
+from s3mount.core.listing import Verdict, judge
+from s3mount.errors import NameNotFound, ObjectNotFound
+from s3mount.fs.flight import Flight
+from s3mount.store.base import ObjectStore
+
+#: A LIST for one name needs the names that start with it: rarely more, and parsing costs.
+_LOOKUP_PAGE = 100
+
+
+@dataclass(frozen=True)
+class ResolverStatistics:
+    """Paths resolved by asking S3, and callers who waited for somebody else's question."""
+
+    resolved: int
+    joined: int
+
+
+class Resolver:
+    """Answers what is under a path, from the cache or from S3."""
+
+    def __init__(self, store: ObjectStore, cache: MetadataCache) -> None:
+        self._store = store
+        self._cache = cache
+        self._flights: dict[str, Flight[Record]] = {}
+        self._resolved = 0
+        self._joined = 0
+
+    async def resolve(self, path: str) -> Record:
+        """What is under a path, not older than the cache allows.
+
+        Args:
+            path: a full key without a trailing slash.
+
+        Raises:
+            NameNotFound: neither an object nor a key below it.
+            StoreError: S3 could not be asked.
+        """
+        if not fits_in_key(path):
+            raise NameNotFound(f"{path!r} is longer than a key can be")
+        while (record := self._cache.get(path)) is None:
+            flight = self._flights.get(path)
+            if flight is None:
+                return await self._fly(path)
+            self._joined += 1
+            await flight.landed.wait()
+            if not flight.is_cancelled:
+                return flight.result()
+        return record
+
+    async def _fly(self, path: str) -> Record:
+        flight = self._flights[path] = Flight()
+        self._resolved += 1
+        try:
+            await flight.carry(self._ask, path)
+        finally:
+            del self._flights[path]
+            flight.landed.set()
+        return flight.result()
+
+    async def _ask(self, path: str) -> Record:
+        asked_at = self._cache.now()
+        found, is_directory = await (self._by_list(path) if self._store.is_ordered else self._by_head(path))
+        if not is_directory and found is None:
+            raise NameNotFound(f"nothing is under {path!r}")
+        return self._cache.put(path, None if is_directory else found, asked_at)
+
+    async def _by_list(self, path: str) -> tuple[ObjectStat | None, bool]:
+        page = await self._store.list_page(path, max_keys=_LOOKUP_PAGE)
+        verdict, found = judge(path, page)
+        if verdict is Verdict.CUT_OFF:
+            return found, await self._is_directory(path)
+        return found, verdict is Verdict.DIRECTORY
+
+    async def _by_head(self, path: str) -> tuple[ObjectStat | None, bool]:
+        if await self._is_directory(path):
+            return None, True
+        try:
+            return await self._store.head(path), False
+        except ObjectNotFound:
+            return None, False
+
+    async def _is_directory(self, path: str) -> bool:
+        page = await self._store.list_page(path + SEPARATOR, max_keys=1)
+        return bool(page.objects or page.prefixes)
+
+    def statistics(self) -> ResolverStatistics:
+        """A snapshot of the counters."""
+        return ResolverStatistics(self._resolved, self._joined)
+
+    def check_invariants(self) -> None:
+        """Raises ValueError when a question that was answered is still listed as on its way."""
+        if any(flight.landed.is_set() for flight in self._flights.values()):
+            raise ValueError("a landed flight is still listed")

@@ -1,0 +1,166 @@
+"""Our exceptions → errno, log level and counter: the one table, and the one catch-all.
+
+pyfuse3 ends the process on any exception but FUSEError, and the mount dies with it (measured).
+So every handler runs inside `Boundary.guard`, which lets nothing else out.  A bug becomes EIO
+and a traceback in the log; it never becomes a dead mount.
+
+The whole call has a deadline, because pyfuse3 hides interrupts: a killed process stays until
+its call is answered.
+"""
+
+import errno
+import logging
+from collections import Counter
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Literal, NamedTuple
+
+import pyfuse3
+import trio
+
+from s3mount import errors
+
+log = logging.getLogger(__name__)
+
+
+class Answer(NamedTuple):
+    """What the program gets, and how loudly the log says so."""
+
+    errno: int
+    level: int
+
+
+#: Everything that may reach a handler; a class that is not here is answered as its base is.
+#: Startup errors cannot happen in a handler: they get the answer of their base, a logged EIO.
+TABLE: dict[type[errors.S3MountError], Answer] = {
+    errors.S3MountError: Answer(errno.EIO, logging.ERROR),
+    errors.FileSystemError: Answer(errno.EIO, logging.ERROR),
+    errors.InvalidName: Answer(errno.EINVAL, logging.DEBUG),
+    errors.NameNotFound: Answer(errno.ENOENT, logging.DEBUG),
+    errors.NotADirectory: Answer(errno.ENOTDIR, logging.DEBUG),
+    errors.IsADirectory: Answer(errno.EISDIR, logging.DEBUG),
+    errors.ReadOnlyMount: Answer(errno.EROFS, logging.INFO),
+    errors.BadHandle: Answer(errno.EBADF, logging.WARNING),
+    errors.StaleInode: Answer(errno.ESTALE, logging.DEBUG),
+    errors.StoreError: Answer(errno.EIO, logging.WARNING),
+    errors.ObjectNotFound: Answer(errno.ENOENT, logging.DEBUG),
+    errors.ObjectChanged: Answer(errno.ESTALE, logging.INFO),
+    errors.ArchivedObject: Answer(errno.EACCES, logging.WARNING),
+    errors.BucketNotFound: Answer(errno.ENOENT, logging.ERROR),
+    errors.AccessDenied: Answer(errno.EACCES, logging.WARNING),
+    errors.BadCredentials: Answer(errno.EACCES, logging.ERROR),
+    errors.ExpiredCredentials: Answer(errno.EACCES, logging.ERROR),
+    errors.NoCredentials: Answer(errno.EACCES, logging.ERROR),
+    errors.WrongRegion: Answer(errno.EIO, logging.ERROR),
+    errors.StoreUnreachable: Answer(errno.EIO, logging.WARNING),
+    errors.UntrustedCertificate: Answer(errno.EIO, logging.ERROR),
+    errors.NotS3: Answer(errno.EIO, logging.ERROR),
+    errors.StoreThrottled: Answer(errno.EIO, logging.WARNING),
+    errors.StoreFailure: Answer(errno.EIO, logging.WARNING),
+    errors.StoreTimeout: Answer(errno.ETIMEDOUT, logging.WARNING),
+}
+
+
+def answer_for(error: errors.S3MountError) -> Answer:
+    """The row of the nearest class in the table."""
+    return next(TABLE[kind] for kind in type(error).__mro__ if kind in TABLE)
+
+
+class Boundary:
+    """Wraps handlers.
+
+    Args:
+        deadline_s: total time of one call of the kernel.
+    """
+
+    def __init__(self, deadline_s: float) -> None:
+        self._deadline_s = deadline_s
+        self._answers: Counter[str] = Counter()
+        self._in_flight = 0
+        self._is_idle = trio.Event()
+
+    def guard(self, operation: str) -> "_Guard":
+        """A context manager that lets only FUSEError out; trio's cancellation passes untouched."""
+        return _Guard(self, operation)
+
+    def deadline(self) -> AbstractContextManager[trio.CancelScope]:
+        """What may wait waits inside this; a scope is not free, so nothing else does."""
+        return trio.fail_after(self._deadline_s)
+
+    def enter(self) -> None:
+        """A call began."""
+        self._in_flight += 1
+
+    def leave(self, operation: str, error: BaseException | None) -> None:
+        """A call ended, with its exception if it raised one.
+
+        Raises:
+            FUSEError: in place of any other Exception.
+        """
+        self._in_flight -= 1
+        if self._in_flight == 0:
+            self._is_idle.set()
+        if error is None:
+            self._answers["ok"] += 1
+        elif isinstance(error, errors.S3MountError):
+            raise self._reply(operation, error) from error
+        elif isinstance(error, trio.TooSlowError):
+            late = errors.StoreTimeout(
+                f"no answer within {self._deadline_s:g} s (--request-deadline)", operation=operation
+            )
+            raise self._reply(operation, late) from error
+        elif isinstance(error, Exception) and not isinstance(error, pyfuse3.FUSEError):
+            raise self._reply_to_bug(operation, error) from error
+
+    def _reply(self, operation: str, error: errors.S3MountError) -> pyfuse3.FUSEError:
+        answer = answer_for(error)
+        if not error.logged:
+            error.logged = True
+            log.log(answer.level, "%s: %s: %s", operation, errno.errorcode[answer.errno], error)
+        self._answers[errno.errorcode[answer.errno]] += 1
+        return pyfuse3.FUSEError(answer.errno)
+
+    def _reply_to_bug(self, operation: str, bug: Exception) -> pyfuse3.FUSEError:
+        inner = errors.sole_cause(bug)
+        if isinstance(inner, errors.S3MountError):
+            return self._reply(operation, inner)
+        log.error("%s: EIO: a bug in s3mount, please report it", operation, exc_info=inner)
+        self._answers["EIO"] += 1
+        return pyfuse3.FUSEError(errno.EIO)
+
+    async def wait_idle(self) -> None:
+        """Until no call is being answered."""
+        while self._in_flight:
+            self._is_idle = trio.Event()
+            await self._is_idle.wait()
+
+    def statistics(self) -> dict[str, int]:
+        """Calls answered, by errno name; "ok" for the good ones."""
+        return dict(self._answers)
+
+    def check_invariants(self) -> None:
+        """Raises ValueError when more calls ended than began."""
+        if self._in_flight < 0:
+            raise ValueError("more calls ended than began")
+
+
+class _Guard:
+    """One call; a class and not a generator because every read pays for it.
+
+    This is the one catch-all of the program: `leave` turns any Exception into FUSEError.
+    """
+
+    __slots__ = ("_boundary", "_operation")
+
+    def __init__(self, boundary: Boundary, operation: str) -> None:
+        self._boundary = boundary
+        self._operation = operation
+
+    def __enter__(self) -> None:
+        self._boundary.enter()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> Literal[False]:
+        self._boundary.leave(self._operation, error)
+        return False

@@ -1,0 +1,65 @@
+"""The seam to S3: what the file system asks of an object store, in our own types.
+
+Every implementation (aiobotocore, the AWS CRT, the fakes of the tests) passes the same
+conformance suite, tests/store/test_conformance.py.
+
+Contract for all of them: only `errors.StoreError` and its subclasses leave a method; a call can
+be cancelled at any time and leaves nothing behind; bytes returned are exactly the range asked
+for, of exactly the version asked for.
+"""
+
+from typing import Protocol
+
+from s3mount.core.attrs import ObjectId, ObjectStat
+from s3mount.core.listing import ListPage
+from s3mount.core.ranges import ByteRange
+
+#: S3 API, ListObjectsV2: the largest page, and the default.
+MAX_PAGE = 1000
+
+
+class Catalogue(Protocol):
+    """Names and attributes: the control plane."""
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether `list_page` returns keys in UTF-8 order."""
+        ...
+
+    async def list_page(
+        self, prefix: str, *, delimiter: str = "/", token: str | None = None, max_keys: int = MAX_PAGE
+    ) -> ListPage:
+        """One page of the keys that start with `prefix`.
+
+        Raises:
+            AccessDenied, BucketNotFound, StoreThrottled, StoreFailure, StoreTimeout.
+        """
+        ...
+
+    async def head(self, key: str) -> ObjectStat:
+        """The current version of one object.
+
+        Raises:
+            ObjectNotFound: no such key.  Otherwise as `list_page`.
+        """
+        ...
+
+
+class RangeReader(Protocol):
+    """Content: the data plane."""
+
+    async def get_range(self, wanted: ObjectId, span: ByteRange) -> bytes:
+        """Bytes of one version of one object.
+
+        Args:
+            span: not empty, and within the object.
+
+        Raises:
+            ObjectChanged: the key has another version now, or is gone.
+            ArchivedObject: it has to be restored first.  Otherwise as `Catalogue.list_page`.
+        """
+        ...
+
+
+class ObjectStore(Catalogue, RangeReader, Protocol):
+    """Both planes; what `fs` is given."""

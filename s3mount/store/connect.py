@@ -1,0 +1,152 @@
+"""Connect to a bucket, and prove both clients before anybody says ready.
+
+The first LIST by aiobotocore finds out everything a user can have got wrong: name, permission,
+credentials, region, endpoint, certificate.  Its answer is kept, because it is also the first page
+of the root directory.  The CRT then proves the same with a request of its own, since it resolves,
+trusts and signs by itself.
+
+While probing, retries must not hide a plain mistake for a minute: `_Watch` sees every attempt and
+ends the probe at once when the certificate is not trusted, and after `_MAX_REFUSALS` failed
+connections; and everything together has `PROBE_DEADLINE_S`.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import trio
+from botocore import exceptions as boto
+
+from s3mount.core.listing import ListPage
+from s3mount.errors import StoreError, StoreUnreachable, WrongRegion
+from s3mount.store.base import Catalogue, RangeReader
+from s3mount.store.crt import CrtConfig, crt_reader
+from s3mount.store.s3 import S3Store
+from s3mount.store.s3_errors import from_botocore
+from s3mount.store.session import S3Config, S3Session
+
+log = logging.getLogger(__name__)
+
+#: Seconds for all probing; the user waits for it in front of a prompt.
+PROBE_DEADLINE_S = 12.0
+_MAX_REFUSALS = 2
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A bucket that answered.
+
+    Attributes:
+        root_page: the first page of the prefix, asked for at `root_asked_at` (trio's clock).
+    """
+
+    catalogue: Catalogue
+    reader: RangeReader
+    region: str
+    root_page: ListPage
+    root_asked_at: float
+
+
+@dataclass(eq=False)
+class _Watch:
+    """What every attempt of a botocore request showed, by its public needs-retry event."""
+
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    region: str = ""
+    failure: Exception | None = None
+    refusals: int = 0
+
+    def __call__(self, response: Any = None, caught_exception: Any = None, **_: Any) -> None:
+        if caught_exception is not None:
+            self.failure = caught_exception
+            self.refusals += 1
+            if self.refusals >= _MAX_REFUSALS or isinstance(caught_exception, boto.SSLError):
+                self.scope.cancel()
+        if response is not None and response[0] is not None and response[0].status_code >= 300:
+            parsed = response[1]
+            headers = parsed.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+            said = headers.get("x-amz-bucket-region") or parsed.get("Error", {}).get("Region")
+            self.region = said or self.region
+
+
+@asynccontextmanager
+async def connect(s3: S3Config, crt: CrtConfig) -> AsyncIterator[Connection]:
+    """Both clients of a bucket, proven, in the bucket's own region.
+
+    Raises:
+        StoreError: the first thing that is wrong.
+    """
+    session = S3Session(s3)
+    deadline = trio.current_time() + PROBE_DEADLINE_S
+    async with AsyncExitStack() as stack:
+        with _within(deadline, s3):
+            credentials = await session.credentials()
+        region = session.region
+        client = await stack.enter_async_context(session.client(region))
+        found = await _probe(client, s3, region, deadline)
+        if found.region != region:
+            log.info("the bucket is in region %s, not %s", found.region, region)
+            region = found.region
+            client = await stack.enter_async_context(session.client(region))
+            found = await _probe(client, s3, region, deadline)
+        endpoint = await session.endpoint(client, region)
+        reader = await stack.enter_async_context(crt_reader(endpoint, credentials, session.ca_bundle, s3, crt))
+        with _within(deadline, s3):
+            await reader.probe()
+        yield Connection(found.catalogue, reader, region, found.page, found.asked_at)
+
+
+@dataclass(frozen=True)
+class _Found:
+    catalogue: Catalogue
+    region: str
+    page: ListPage
+    asked_at: float
+
+
+async def _probe(client: Any, s3: S3Config, region: str, deadline: float) -> _Found:
+    """LIST the prefix; says which region the bucket is in when it is not this one.
+
+    Raises:
+        WrongRegion: and the user chose the region.
+        StoreError: anything else that is wrong.
+    """
+    store = S3Store(client, s3)
+    watch = _Watch()
+    client.meta.events.register_first("needs-retry.s3", watch)
+    page = ListPage((), (), None)
+    asked_at = trio.current_time()
+    failure: StoreError | None = None
+    with _within(deadline, s3):
+        with watch.scope:
+            try:
+                page = await store.list_page(s3.location.prefix)
+            except StoreError as error:
+                failure = error
+        if watch.scope.cancelled_caught and watch.failure is not None:
+            failure = from_botocore(watch.failure, bucket=s3.location.bucket, key="", operation="ListObjectsV2")
+    client.meta.events.unregister("needs-retry.s3", watch)
+    actual = watch.region or (failure.region if isinstance(failure, WrongRegion) else "")
+    if actual and actual != region:
+        if s3.region is not None:
+            raise WrongRegion(
+                f"the bucket is in region {actual}, not in {s3.region}", region=actual, bucket=s3.location.bucket
+            )
+        return _Found(store, actual, page, asked_at)
+    if failure is not None:
+        raise failure
+    return _Found(store, region, page, asked_at)
+
+
+@contextmanager
+def _within(deadline: float, s3: S3Config) -> Iterator[None]:
+    """Everything before the mount is ready shares one deadline."""
+    try:
+        with trio.fail_at(deadline):
+            yield
+    except trio.TooSlowError as error:
+        raise StoreUnreachable(
+            f"the endpoint did not answer within {PROBE_DEADLINE_S:g} s", bucket=s3.location.bucket
+        ) from error

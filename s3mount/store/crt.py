@@ -1,0 +1,195 @@
+"""Content by the AWS CRT: ranged GET with If-Match, on C threads, off the interpreter's lock.
+
+* One GET per range; a range longer than the part size would be split, so `fs` never asks for one.
+* Callbacks come on C threads and do nothing but keep the bytes and wake the trio task.
+* The request object, its callbacks and their owner form a cycle; `_Transfer` breaks it when the
+  request ended, or memory would grow by every part until the collector runs (measured: 5 GB).
+* The CRT must never see a fork: it hangs in the child (measured).
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import trio
+from awscrt.auth import AwsCredentialsProvider
+from awscrt.http import HttpHeaders, HttpRequest
+from awscrt.io import ClientBootstrap, ClientTlsContext, DefaultHostResolver, EventLoopGroup, TlsContextOptions
+from awscrt.s3 import (
+    S3Client,
+    S3RequestTlsMode,
+    S3RequestType,
+    S3RetryConfig,
+    S3RetryMode,
+    create_default_s3_signing_config,
+)
+
+from s3mount.core.attrs import ObjectId
+from s3mount.core.ranges import ByteRange
+from s3mount.errors import ObjectNotFound, StoreError
+from s3mount.store.s3 import as_change, check_content
+from s3mount.store.s3_errors import from_crt
+from s3mount.store.session import CONNECT_TIMEOUT_S, CredentialSource, Endpoint, S3Config
+from s3mount.units import MIB
+
+#: The CRT opens 25 connections for each 10 Gbps of its target and no more (measured), so the
+#: target is derived from the connections we want and says nothing about the network.
+_GBPS_PER_CONNECTION = 10 / 25
+#: The smallest pool the CRT accepts; it holds parts between the socket and our callback.
+POOL_BYTES = 256 * MIB
+
+
+@dataclass(frozen=True)
+class CrtConfig:
+    """Attributes: connections at once, the largest GET in bytes, C threads for the network."""
+
+    connections: int
+    part_size: int
+    threads: int
+
+
+class CrtReader:
+    """`RangeReader` of one bucket."""
+
+    def __init__(
+        self, client: S3Client, endpoint: Endpoint, credentials: CredentialSource | None, config: S3Config
+    ) -> None:
+        self._client = client
+        self._endpoint = endpoint
+        self._credentials = credentials
+        self._bucket = config.location.bucket
+        self._prefix = config.location.prefix
+        self._headers = [("Host", endpoint.host), *config.headers]
+
+    async def get_range(self, wanted: ObjectId, span: ByteRange) -> bytes:
+        """See `RangeReader.get_range`."""
+        headers = [*self._headers, ("Range", f"bytes={span.start}-{span.stop - 1}")]
+        if wanted.etag:
+            headers.append(("If-Match", wanted.etag))
+        try:
+            transfer = await self._send(S3RequestType.GET_OBJECT, self._endpoint.path(wanted.key), headers, wanted.key)
+        except ObjectNotFound as error:
+            raise as_change(error) from error
+        content = transfer.content()
+        check_content(len(content), transfer.etag, wanted, span)
+        return content
+
+    async def probe(self) -> None:
+        """Prove that the CRT reaches, trusts and may read the bucket.
+
+        Raises:
+            StoreError: it does not.
+        """
+        query = f"?list-type=2&max-keys=1&prefix={quote(self._prefix, safe='')}"
+        await self._send(S3RequestType.DEFAULT, self._endpoint.base_path + query, self._headers, self._prefix)
+
+    async def _send(self, kind: S3RequestType, path: str, headers: list[tuple[str, str]], key: str) -> "_Transfer":
+        operation = "GetObject" if kind is S3RequestType.GET_OBJECT else "ListObjectsV2"
+        if self._credentials is not None:
+            await self._credentials.refresh()
+        transfer = _Transfer(trio.lowlevel.current_trio_token())
+        transfer.request = self._client.make_request(
+            type=kind,
+            operation_name=operation,
+            request=HttpRequest("GET", path, HttpHeaders(headers)),
+            on_headers=transfer.on_headers,
+            on_body=transfer.on_body,
+            on_done=transfer.on_done,
+        )
+        await transfer.wait()
+        if transfer.failure is not None:
+            raise transfer.failure(bucket=self._bucket, key=key, operation=operation)
+        return transfer
+
+
+class _Transfer:
+    """One request on its way; its callbacks run on C threads."""
+
+    __slots__ = ("_done", "_pieces", "_token", "etag", "failure", "request")
+
+    def __init__(self, token: trio.lowlevel.TrioToken) -> None:
+        self._token = token
+        self._done = trio.Event()
+        self._pieces: list[bytes] = []
+        self.etag = ""
+        self.failure: Any = None
+        self.request: Any = None
+
+    def on_headers(self, headers: list[tuple[str, str]], **_: Any) -> None:
+        self.etag = next((value for name, value in headers if name.lower() == "etag"), "")
+
+    def on_body(self, chunk: bytes, **_: Any) -> None:
+        self._pieces.append(chunk)
+
+    def on_done(self, error: Any, status_code: Any, error_body: Any, error_headers: Any, **_: Any) -> None:
+        if error is not None:
+
+            def failure(**context: str) -> StoreError:
+                return from_crt(error, status_code, error_body, error_headers, **context)
+
+            self.failure = failure
+        try:
+            self._token.run_sync_soon(self._finish)
+        except trio.RunFinishedError:
+            self.request = None  # the daemon has stopped; nobody waits
+
+    def _finish(self) -> None:
+        self.request = None
+        self._done.set()
+
+    async def wait(self) -> None:
+        """Until the request ended; being cancelled cancels it at once."""
+        try:
+            await self._done.wait()
+        except trio.Cancelled:
+            if self.request is not None:
+                self.request.cancel()
+            raise
+
+    def content(self) -> bytes:
+        """The body: one piece when the range fits one part, so that nothing is copied."""
+        return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+
+
+@asynccontextmanager
+async def crt_reader(
+    endpoint: Endpoint,
+    credentials: CredentialSource | None,
+    ca_bundle: str | None,
+    s3: S3Config,
+    config: CrtConfig,
+) -> AsyncIterator[CrtReader]:
+    """A reader with a CRT client of its own, gone when the block ends."""
+    loops = EventLoopGroup(config.threads)
+    bootstrap = ClientBootstrap(loops, DefaultHostResolver(loops))
+    tls = None
+    if endpoint.is_tls:
+        options = TlsContextOptions()
+        if ca_bundle is not None:
+            options.override_default_trust_store_from_path(ca_filepath=ca_bundle)
+        tls = ClientTlsContext(options).new_connection_options()
+    signing = None
+    if credentials is not None:
+        provider = AwsCredentialsProvider.new_delegate(credentials.snapshot)
+        signing = create_default_s3_signing_config(region=endpoint.region, credential_provider=provider)
+    client = S3Client(
+        bootstrap=bootstrap,
+        region=endpoint.region,
+        tls_mode=S3RequestTlsMode.ENABLED if endpoint.is_tls else S3RequestTlsMode.DISABLED,
+        tls_connection_options=tls,
+        signing_config=signing,
+        part_size=config.part_size,
+        throughput_target_gbps=config.connections * _GBPS_PER_CONNECTION,
+        memory_limit=max(POOL_BYTES, 4 * config.part_size),
+        retry_config=_retries(s3.max_attempts),
+        connect_timeout_ms=CONNECT_TIMEOUT_S * 1000,
+    )
+    yield CrtReader(client, endpoint, credentials, s3)
+
+
+def _retries(max_attempts: int) -> S3RetryConfig:
+    if max_attempts <= 1:
+        return S3RetryConfig(retry_mode=S3RetryMode.NONE)
+    return S3RetryConfig(max_retries=max_attempts - 1, retry_mode=S3RetryMode.EXPONENTIAL_BACKOFF)

@@ -1,0 +1,117 @@
+"""Wraps any store: how many requests at once, for how long, and how many there were.
+
+INVARIANT: no request to S3 leaves this process but through here, so each has a deadline, and
+the counters are the truth that tests and statistics state.
+
+Retries are not here: botocore and the CRT each retry below this line, within the deadline.
+"""
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import trio
+
+from s3mount.core.attrs import ObjectId, ObjectStat
+from s3mount.core.listing import ListPage
+from s3mount.core.ranges import ByteRange
+from s3mount.errors import StoreError, StoreTimeout
+from s3mount.store.base import MAX_PAGE, Catalogue, RangeReader
+
+
+@dataclass(frozen=True)
+class GuardConfig:
+    """Limits of one mount.
+
+    Attributes:
+        deadline_s: total time of one request with all its retries.
+        max_gets: GETs in flight; the CRT is told to open as many connections.
+        max_lists: LIST and HEAD in flight; each page costs tens of milliseconds of parsing, so
+            more would only delay the others.
+    """
+
+    deadline_s: float = 60.0
+    max_gets: int = 128
+    max_lists: int = 64
+
+
+@dataclass(frozen=True)
+class StoreStatistics:
+    """Requests since the start, by kind, and bytes of content received."""
+
+    lists: int = 0
+    heads: int = 0
+    gets: int = 0
+    bytes_read: int = 0
+    failures: int = 0
+    in_flight: int = 0
+
+    @property
+    def requests(self) -> int:
+        """All requests together."""
+        return self.lists + self.heads + self.gets
+
+
+class GuardedStore:
+    """An `ObjectStore` out of a catalogue and a range reader, limited and counted."""
+
+    def __init__(self, catalogue: Catalogue, reader: RangeReader, config: GuardConfig) -> None:
+        self._catalogue = catalogue
+        self._reader = reader
+        self._config = config
+        self._gets = trio.CapacityLimiter(config.max_gets)
+        self._lists = trio.CapacityLimiter(config.max_lists)
+        self._counts: Counter[str] = Counter()
+
+    @property
+    def is_ordered(self) -> bool:
+        """See `Catalogue.is_ordered`."""
+        return self._catalogue.is_ordered
+
+    async def list_page(
+        self, prefix: str, *, delimiter: str = "/", token: str | None = None, max_keys: int = MAX_PAGE
+    ) -> ListPage:
+        """See `Catalogue.list_page`."""
+        async with self._guarded(self._lists, "ListObjectsV2", prefix):
+            self._counts["lists"] += 1
+            return await self._catalogue.list_page(prefix, delimiter=delimiter, token=token, max_keys=max_keys)
+
+    async def head(self, key: str) -> ObjectStat:
+        """See `Catalogue.head`."""
+        async with self._guarded(self._lists, "HeadObject", key):
+            self._counts["heads"] += 1
+            return await self._catalogue.head(key)
+
+    async def get_range(self, wanted: ObjectId, span: ByteRange) -> bytes:
+        """See `RangeReader.get_range`."""
+        async with self._guarded(self._gets, "GetObject", wanted.key):
+            self._counts["gets"] += 1
+            content = await self._reader.get_range(wanted, span)
+            self._counts["bytes_read"] += len(content)
+            return content
+
+    @asynccontextmanager
+    async def _guarded(self, limiter: trio.CapacityLimiter, operation: str, key: str) -> AsyncIterator[None]:
+        try:
+            with trio.fail_after(self._config.deadline_s):
+                async with limiter:
+                    yield
+        except trio.TooSlowError as error:
+            self._counts["failures"] += 1
+            message = f"no answer within the deadline of {self._config.deadline_s:g} s (--request-deadline)"
+            raise StoreTimeout(message, key=key, operation=operation) from error
+        except StoreError:
+            self._counts["failures"] += 1
+            raise
+
+    def statistics(self) -> StoreStatistics:
+        """A snapshot of the counters."""
+        return StoreStatistics(**self._counts, in_flight=self._gets.borrowed_tokens + self._lists.borrowed_tokens)
+
+    def check_invariants(self) -> None:
+        """Raises ValueError when more is in flight than the limits allow."""
+        if self._gets.borrowed_tokens > self._config.max_gets:
+            raise ValueError("more GETs in flight than allowed")
+        if self._lists.borrowed_tokens > self._config.max_lists:
+            raise ValueError("more LISTs in flight than allowed")

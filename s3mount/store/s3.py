@@ -1,0 +1,137 @@
+"""The control plane by aiobotocore on trio: LIST and HEAD.
+
+It can also GET: the fallback for a host where the CRT has no wheel, and the second witness in
+the conformance suite.  A body is always read whole: reading it in pieces copies it again and
+again (measured).
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from s3mount.core.attrs import ObjectId, ObjectStat
+from s3mount.core.listing import ListPage
+from s3mount.core.ranges import ByteRange
+from s3mount.errors import ObjectChanged, ObjectNotFound, StoreFailure
+from s3mount.store.base import MAX_PAGE
+from s3mount.store.s3_errors import from_botocore
+from s3mount.store.session import S3Config
+
+
+class S3Store:
+    """A bucket by aiobotocore (`ObjectStore`).
+
+    Args:
+        client: an open S3 client; the owner closes it.
+    """
+
+    def __init__(self, client: Any, config: S3Config) -> None:
+        self._client = client
+        self._bucket = config.location.bucket
+        self._arguments = config.arguments
+
+    @property
+    def is_ordered(self) -> bool:
+        """General purpose buckets list in UTF-8 order (S3 User Guide, "Listing object keys")."""
+        return True
+
+    async def list_page(
+        self, prefix: str, *, delimiter: str = "/", token: str | None = None, max_keys: int = MAX_PAGE
+    ) -> ListPage:
+        """See `Catalogue.list_page`."""
+        paging = {"ContinuationToken": token} if token is not None else {}
+        with self._mapped(prefix, "ListObjectsV2"):
+            answer = await self._client.list_objects_v2(
+                Bucket=self._bucket,
+                Prefix=prefix,
+                Delimiter=delimiter,
+                MaxKeys=max_keys,
+                OptionalObjectAttributes=["RestoreStatus"],
+                **paging,
+                **self._arguments,
+            )
+        if "ResponseMetadata" not in answer or "IsTruncated" not in answer:
+            raise StoreFailure("a LIST was answered without a list", key=prefix, operation="ListObjectsV2")
+        return _page(answer)
+
+    async def head(self, key: str) -> ObjectStat:
+        """See `Catalogue.head`."""
+        with self._mapped(key, "HeadObject"):
+            answer = await self._client.head_object(Bucket=self._bucket, Key=key, **self._arguments)
+        return ObjectStat(
+            key=key,
+            etag=answer.get("ETag", ""),
+            size=answer["ContentLength"],
+            mtime_s=int(answer["LastModified"].timestamp()),
+            storage_class=answer.get("StorageClass", ""),
+            restored='ongoing-request="false"' in answer.get("Restore", ""),
+        )
+
+    async def get_range(self, wanted: ObjectId, span: ByteRange) -> bytes:
+        """See `RangeReader.get_range`."""
+        condition = {"IfMatch": wanted.etag} if wanted.etag else {}
+        try:
+            with self._mapped(wanted.key, "GetObject"):
+                answer = await self._client.get_object(
+                    Bucket=self._bucket,
+                    Key=wanted.key,
+                    Range=f"bytes={span.start}-{span.stop - 1}",
+                    **condition,
+                    **self._arguments,
+                )
+                async with answer["Body"] as body:
+                    content: bytes = await body.read()
+        except ObjectNotFound as error:
+            raise as_change(error) from error
+        check_content(len(content), answer.get("ETag", ""), wanted, span)
+        return content
+
+    @contextmanager
+    def _mapped(self, key: str, operation: str) -> Iterator[None]:
+        """No exception of botocore crosses this seam."""
+        try:
+            yield
+        except (BotoCoreError, ClientError) as error:
+            raise from_botocore(error, bucket=self._bucket, key=key, operation=operation) from error
+
+
+def check_content(length: int, etag: str, wanted: ObjectId, span: ByteRange) -> None:
+    """Prove that an answer is what was asked for, whatever the server made of If-Match.
+
+    Raises:
+        ObjectChanged: it is of another version.
+        StoreFailure: it is cut short or too long.
+    """
+    if wanted.etag and etag and etag != wanted.etag:
+        raise ObjectChanged(f"the object has the ETag {etag} now", key=wanted.key, operation="GetObject")
+    if length != span.length:
+        raise StoreFailure(f"{length} bytes came of the {span.length} asked for", key=wanted.key, operation="GetObject")
+
+
+def as_change(error: ObjectNotFound) -> ObjectChanged:
+    """A GET of a version that finds no object finds that it changed."""
+    return ObjectChanged(
+        "the object was deleted",
+        bucket=error.bucket,
+        key=error.key,
+        operation=error.operation,
+        request_id=error.request_id,
+    )
+
+
+def _page(answer: dict[str, Any]) -> ListPage:
+    objects = tuple(
+        ObjectStat(
+            key=item["Key"],
+            etag=item.get("ETag", ""),
+            size=item["Size"],
+            mtime_s=int(item["LastModified"].timestamp()),
+            storage_class=item.get("StorageClass", ""),
+            restored="RestoreExpiryDate" in item.get("RestoreStatus", {}),
+        )
+        for item in answer.get("Contents", ())
+    )
+    prefixes = tuple(item["Prefix"] for item in answer.get("CommonPrefixes", ()))
+    return ListPage(objects, prefixes, answer.get("NextContinuationToken") if answer["IsTruncated"] else None)

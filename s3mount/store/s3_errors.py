@@ -1,0 +1,158 @@
+"""What botocore and the CRT say → `errors.*`, in one table.
+
+The code in S3's answer decides, and the HTTP status where there is no code (a HEAD has no body).
+Source of the codes: Amazon S3 API Reference, "Error responses".
+"""
+
+import re
+from collections.abc import Mapping
+
+from awscrt.exceptions import AwsCrtError
+from botocore import exceptions as boto
+from botocore.parsers import ResponseParserError
+
+from s3mount import errors
+
+_BY_CODE: Mapping[str, type[errors.StoreError]] = {
+    "NoSuchKey": errors.ObjectNotFound,
+    "NotFound": errors.ObjectNotFound,
+    "404": errors.ObjectNotFound,
+    "NoSuchVersion": errors.ObjectNotFound,
+    "NoSuchBucket": errors.BucketNotFound,
+    "InvalidBucketName": errors.BucketNotFound,
+    "NoSuchAccessPoint": errors.BucketNotFound,
+    "AccessDenied": errors.AccessDenied,
+    "AllAccessDisabled": errors.AccessDenied,
+    "AccountProblem": errors.AccessDenied,
+    "Forbidden": errors.AccessDenied,
+    "403": errors.AccessDenied,
+    "InvalidAccessKeyId": errors.BadCredentials,
+    "SignatureDoesNotMatch": errors.BadCredentials,
+    "InvalidToken": errors.BadCredentials,
+    "InvalidClientTokenId": errors.BadCredentials,
+    "UnrecognizedClientException": errors.BadCredentials,
+    "ExpiredToken": errors.ExpiredCredentials,
+    "ExpiredTokenException": errors.ExpiredCredentials,
+    "RequestTimeTooSkewed": errors.ExpiredCredentials,
+    "RequestExpired": errors.ExpiredCredentials,
+    "InvalidObjectState": errors.ArchivedObject,
+    "PreconditionFailed": errors.ObjectChanged,
+    "412": errors.ObjectChanged,
+    "InvalidRange": errors.ObjectChanged,
+    "416": errors.ObjectChanged,
+    "SlowDown": errors.StoreThrottled,
+    "ServiceUnavailable": errors.StoreThrottled,
+    "Throttling": errors.StoreThrottled,
+    "ThrottlingException": errors.StoreThrottled,
+    "TooManyRequests": errors.StoreThrottled,
+    "RequestLimitExceeded": errors.StoreThrottled,
+    "503": errors.StoreThrottled,
+    "429": errors.StoreThrottled,
+    "PermanentRedirect": errors.WrongRegion,
+    "TemporaryRedirect": errors.WrongRegion,
+    "AuthorizationHeaderMalformed": errors.WrongRegion,
+    "IllegalLocationConstraintException": errors.WrongRegion,
+    "301": errors.WrongRegion,
+}
+
+#: botocore's exceptions when there was no usable answer; the first that matches counts.
+_BY_BOTO: tuple[tuple[type[Exception], type[errors.StoreError], str], ...] = (
+    (boto.SSLError, errors.UntrustedCertificate, "the server's certificate is not trusted"),
+    (boto.ConnectTimeoutError, errors.StoreUnreachable, "no connection within the time-out"),
+    (boto.EndpointConnectionError, errors.StoreUnreachable, "no connection"),
+    (boto.ProxyConnectionError, errors.StoreUnreachable, "no connection to the proxy"),
+    (boto.NoCredentialsError, errors.NoCredentials, "no credentials were found"),
+    (boto.PartialCredentialsError, errors.NoCredentials, "the credentials are incomplete"),
+    (boto.UnauthorizedSSOTokenError, errors.ExpiredCredentials, "the SSO session has ended; run aws sso login"),
+    (boto.SSOTokenLoadError, errors.NoCredentials, "there is no SSO session; run aws sso login"),
+    (boto.TokenRetrievalError, errors.NoCredentials, "the SSO session cannot be renewed; run aws sso login"),
+    (boto.CredentialRetrievalError, errors.NoCredentials, "a credential provider failed"),
+    (boto.MetadataRetrievalError, errors.NoCredentials, "the container's credential endpoint failed"),
+    (boto.InvalidConfigError, errors.NoCredentials, "the AWS configuration is not complete"),
+    (ResponseParserError, errors.NotS3, "the answer is not in the S3 protocol"),
+    (boto.HTTPClientError, errors.StoreFailure, "the connection broke"),
+    (boto.BotoCoreError, errors.StoreFailure, "the request failed"),
+)
+
+#: CRT error names when there was no HTTP answer; prefixes, the first that matches counts.
+_BY_CRT_NAME: tuple[tuple[str, type[errors.StoreError], str], ...] = (
+    ("AWS_IO_TLS_ERROR_NEGOTIATION", errors.UntrustedCertificate, "the server's certificate is not trusted"),
+    ("AWS_IO_DNS", errors.StoreUnreachable, "the host name cannot be resolved"),
+    ("AWS_IO_SOCKET_CONNECTION_REFUSED", errors.StoreUnreachable, "the connection was refused"),
+    ("AWS_IO_SOCKET_NO_ROUTE", errors.StoreUnreachable, "there is no route to the server"),
+    ("AWS_IO_SOCKET_TIMEOUT", errors.StoreUnreachable, "no connection within the time-out"),
+    ("AWS_ERROR_S3_SLOW_DOWN", errors.StoreThrottled, "S3 asks to slow down"),
+    ("AWS_ERROR_S3_INTERNAL_ERROR", errors.StoreFailure, "S3 reports an internal error"),
+    ("AWS_AUTH", errors.NoCredentials, "the request could not be signed"),
+    ("AWS_ERROR_HTTP", errors.StoreFailure, "the connection broke"),
+    ("AWS_IO", errors.StoreFailure, "the connection broke"),
+)
+
+_XML_CODE = re.compile(rb"<Code>([^<]{1,128})</Code>")
+_XML_MESSAGE = re.compile(rb"<Message>([^<]{0,512})</Message>")
+
+
+def from_botocore(error: Exception, *, bucket: str, key: str, operation: str) -> errors.StoreError:
+    """Our error for an exception of botocore; the caller raises it from the original."""
+    if isinstance(error, boto.ClientError):
+        answer = error.response
+        meta = answer.get("ResponseMetadata", {})
+        headers = meta.get("HTTPHeaders", {})
+        details = answer.get("Error", {})
+        return from_answer(
+            str(details.get("Code", "")),
+            str(details.get("Message", "")),
+            int(meta.get("HTTPStatusCode", 0)),
+            region=str(details.get("Region", "") or headers.get("x-amz-bucket-region", "")),
+            bucket=bucket,
+            key=key,
+            operation=operation,
+            request_id=str(meta.get("RequestId", "") or headers.get("x-amz-request-id", "")),
+        )
+    for kind, ours, meaning in _BY_BOTO:
+        if isinstance(error, kind):
+            return ours(f"{meaning}: {error}", bucket=bucket, key=key, operation=operation)
+    return errors.StoreFailure(f"the request failed: {error!r}", bucket=bucket, key=key, operation=operation)
+
+
+def from_crt(
+    error: BaseException | None,
+    status: int | None,
+    body: bytes | None,
+    headers: list[tuple[str, str]] | None,
+    **context: str,
+) -> errors.StoreError:
+    """Our error for a request that the CRT reports as failed.
+
+    Args:
+        status, body, headers: of the answer; None where there was none.
+        context: bucket, key and operation.
+    """
+    by_name = {name.lower(): value for name, value in headers or ()}
+    if status:
+        code = _XML_CODE.search(body or b"")
+        message = _XML_MESSAGE.search(body or b"")
+        return from_answer(
+            code[1].decode("utf-8", "replace") if code else "",
+            message[1].decode("utf-8", "replace") if message else "",
+            status,
+            region=by_name.get("x-amz-bucket-region", ""),
+            request_id=by_name.get("x-amz-request-id", ""),
+            **context,
+        )
+    name = error.name if isinstance(error, AwsCrtError) else repr(error)
+    for prefix, ours, meaning in _BY_CRT_NAME:
+        if name.startswith(prefix):
+            return ours(f"{meaning} ({name})", **context)
+    return errors.StoreFailure(f"the request failed after all retries ({name})", **context)
+
+
+def from_answer(code: str, message: str, status: int, *, region: str = "", **context: str) -> errors.StoreError:
+    """Our error for an S3 error answer: its code decides, else the HTTP status."""
+    kind = _BY_CODE.get(code) or _BY_CODE.get(str(status)) or errors.StoreFailure
+    text = f"S3 answered {status} {code}".rstrip() + (f": {message}" if message else "")
+    if kind is errors.WrongRegion:
+        return errors.WrongRegion(text, region=region, **context)
+    if kind is errors.ArchivedObject:
+        text += "; the object is archived: restore it before reading (aws s3api restore-object)"
+    return kind(text, **context)
