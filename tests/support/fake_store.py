@@ -1,0 +1,135 @@
+"""An object store in memory that passes the same conformance suite as the real ones.
+
+Versioned by ETag, paged, counted.  `FaultyStore` wraps any store and breaks what it is told to.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable
+
+import trio
+
+from s3mount.core.attrs import ObjectId, ObjectStat
+from s3mount.core.listing import ListPage
+from s3mount.core.ranges import ByteRange
+from s3mount.errors import ObjectChanged, ObjectNotFound, StoreError
+from s3mount.store.base import MAX_PAGE
+
+
+class FakeStore:
+    """A bucket.  `put` and `delete` are what another client does.
+
+    Args:
+        is_ordered: False lists in a scrambled order, as S3 Express does.
+        latency_s: of every request, on trio's clock.
+    """
+
+    def __init__(self, *, is_ordered: bool = True, latency_s: float = 0.0) -> None:
+        self.objects: dict[str, tuple[ObjectStat, bytes]] = {}
+        self.counts: Counter[str] = Counter()
+        self.latency_s = latency_s
+        self.max_page = MAX_PAGE
+        self._is_ordered = is_ordered
+        self._version = 0
+
+    @property
+    def is_ordered(self) -> bool:
+        return self._is_ordered
+
+    def put(self, key: str, content: bytes, *, storage_class: str = "STANDARD", mtime_s: int | None = None) -> ObjectId:
+        self._version += 1
+        etag = '"' + hashlib.md5(content + str(self._version).encode()).hexdigest() + '"'
+        found = ObjectStat(key, etag, len(content), mtime_s or 1_700_000_000 + self._version, storage_class)
+        self.objects[key] = (found, content)
+        return found.id
+
+    def delete(self, key: str) -> None:
+        self.objects.pop(key, None)
+
+    async def list_page(
+        self, prefix: str, *, delimiter: str = "/", token: str | None = None, max_keys: int = MAX_PAGE
+    ) -> ListPage:
+        self.counts["lists"] += 1
+        await trio.sleep(self.latency_s)
+        items = self._items(prefix, delimiter)
+        if token is not None:
+            items = [item for item in items if self._rank(item) > self._rank(token)]
+        limit = min(max_keys, self.max_page)
+        page, rest = items[:limit], items[limit:]
+        objects = tuple(
+            self.objects[item][0]
+            for item in page
+            if item in self.objects and not self._is_common(item, prefix, delimiter)
+        )
+        prefixes = tuple(item for item in page if self._is_common(item, prefix, delimiter))
+        return ListPage(objects, prefixes, page[-1] if rest else None)
+
+    def _items(self, prefix: str, delimiter: str) -> list[str]:
+        """Keys, and common prefixes in the place of what they stand for, in the order of the listing."""
+        items = set()
+        for key in self.objects:
+            if key.startswith(prefix):
+                rest = key[len(prefix) :]
+                head, separator, _ = rest.partition(delimiter) if delimiter else (rest, "", "")
+                items.add(prefix + head + separator)
+        return sorted(items, key=self._rank)
+
+    def _is_common(self, item: str, prefix: str, delimiter: str) -> bool:
+        return bool(delimiter) and delimiter in item[len(prefix) :]
+
+    def _rank(self, item: str) -> bytes:
+        raw = item.encode("utf-8", "surrogatepass")
+        return raw if self._is_ordered else hashlib.md5(raw).digest()
+
+    async def head(self, key: str) -> ObjectStat:
+        self.counts["heads"] += 1
+        await trio.sleep(self.latency_s)
+        if key not in self.objects:
+            raise ObjectNotFound("no such key", key=key, operation="HeadObject")
+        return self.objects[key][0]
+
+    async def get_range(self, wanted: ObjectId, span: ByteRange) -> bytes:
+        self.counts["gets"] += 1
+        await trio.sleep(self.latency_s)
+        found, content = self.objects.get(wanted.key, (None, b""))
+        if found is None or (wanted.etag and found.etag != wanted.etag):
+            raise ObjectChanged("another version", key=wanted.key, operation="GetObject")
+        self.counts["bytes"] += span.length
+        return content[span.start : span.stop]
+
+
+class FaultyStore:
+    """Any store, with faults: `fault` sees every call and may return what to raise.
+
+    Args:
+        fault: gets (operation, key, number of this call); returns an exception or None.
+    """
+
+    def __init__(self, store: FakeStore, fault: Callable[[str, str, int], StoreError | None]) -> None:
+        self._store = store
+        self._fault = fault
+        self.calls = 0
+
+    @property
+    def is_ordered(self) -> bool:
+        return self._store.is_ordered
+
+    def _maybe_fail(self, operation: str, key: str) -> None:
+        self.calls += 1
+        error = self._fault(operation, key, self.calls)
+        if error is not None:
+            raise error
+
+    async def list_page(
+        self, prefix: str, *, delimiter: str = "/", token: str | None = None, max_keys: int = MAX_PAGE
+    ) -> ListPage:
+        self._maybe_fail("list", prefix)
+        return await self._store.list_page(prefix, delimiter=delimiter, token=token, max_keys=max_keys)
+
+    async def head(self, key: str) -> ObjectStat:
+        self._maybe_fail("head", key)
+        return await self._store.head(key)
+
+    async def get_range(self, wanted: ObjectId, span: ByteRange) -> bytes:
+        self._maybe_fail("get", wanted.key)
+        return await self._store.get_range(wanted, span)

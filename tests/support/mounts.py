@@ -1,0 +1,113 @@
+"""Real mounts: the command as users run it, in the foreground, ended with the test."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tests.support.processes import KEY, REGION, SECRET, end, running, wait_until
+
+COMMAND = str(Path(sys.executable).with_name("s3mount"))
+
+
+def aws_environment(**extra: str) -> dict[str, str]:
+    """The caller's environment without its AWS settings, with the test servers' credentials."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    clean |= {
+        "AWS_ACCESS_KEY_ID": KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "AWS_REGION": REGION,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CONFIG_FILE": "/nonexistent/config",
+        "AWS_SHARED_CREDENTIALS_FILE": "/nonexistent/credentials",
+        "AWS_MAX_ATTEMPTS": "4",
+    }
+    return clean | extra
+
+
+class Mount:
+    """A mount that answers.
+
+    Attributes:
+        path: the mount point.
+        process: the daemon.
+        log: its log file, also when it has ended.
+    """
+
+    def __init__(self, path: Path, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.path = path
+        self.process = process
+        self._log = log
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text(encoding="utf-8", errors="replace")
+
+    def warnings(self) -> list[str]:
+        """Lines of the log at WARNING or above."""
+        return [line for line in self.log.splitlines() if re.search(r" (WARNING|ERROR|CRITICAL) ", line)]
+
+    def rss_mib(self, field: str = "VmRSS") -> float:
+        """Resident memory of the daemon now, or at its highest with VmHWM."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
+        return int(status.partition(f"{field}:")[2].split()[0]) / 1024
+
+    def stop(self) -> int:
+        """SIGTERM as systemd sends it; returns the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(30)
+
+
+def is_mounted(path: Path) -> bool:
+    """Whether something is mounted on the path; asks the kernel's table, not the mount."""
+    return f" {path} " in Path("/proc/self/mountinfo").read_text(encoding="utf-8")
+
+
+@contextlib.contextmanager
+def mounted(
+    bucket: str,
+    directory: Path,
+    *flags: str,
+    url: str,
+    env: Mapping[str, str] | None = None,
+) -> Iterator[Mount]:
+    """`bucket` mounted on `directory`/mnt by the command in the foreground."""
+    path = directory / "mnt"
+    path.mkdir(parents=True, exist_ok=True)
+    log = directory / "s3mount.log"
+    command = [COMMAND, bucket, str(path), "--foreground", "--endpoint-url", url, "--force-path-style", *flags]
+    with running(command, log, env=dict(env or aws_environment())) as process:
+        mount = Mount(path, process, log)
+        try:
+            wait_until(lambda: "mounted s3://" in mount.log or process.poll() is not None, 30, "mounting")
+            if process.poll() is not None:
+                raise RuntimeError(f"s3mount ended with {process.returncode}: {mount.log}")
+            yield mount
+        finally:
+            clean_up(path, process)
+
+
+def clean_up(path: Path, process: subprocess.Popen[bytes] | None = None) -> None:
+    """Leave no mount and no process behind, also when a test failed in the middle."""
+    if process is not None:
+        end(process)
+    while is_mounted(path):
+        subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+def run_command(
+    *arguments: str, env: Mapping[str, str] | None = None, timeout_s: float = 60
+) -> subprocess.CompletedProcess[str]:
+    """The command with these arguments, until it returns."""
+    return subprocess.run(
+        [COMMAND, *arguments],
+        env=dict(env or aws_environment()),
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )

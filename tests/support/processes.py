@@ -1,0 +1,65 @@
+"""Processes that a test starts, and that end with it whatever happens."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+KEY, SECRET, REGION = "testkey", "testsecret", "us-east-1"
+
+
+def free_port() -> int:
+    """A port nobody listens on now, outside the range the kernel gives to connecting sockets.
+
+    SeaweedFS listens for gRPC on a port + 10,000, so both must be free.
+    """
+    for _ in range(1000):
+        port = 10_000 + int.from_bytes(os.urandom(2), "big") % 10_000
+        if all(_is_free(candidate) for candidate in (port, port + 10_000)):
+            return port
+    raise RuntimeError("no free port")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as sock:
+        try:
+            sock.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+def wait_until(is_true: Callable[[], bool], timeout_s: float, what: str) -> None:
+    """Poll something outside this process; for what happens inside it there are events."""
+    deadline = time.perf_counter() + timeout_s
+    while not is_true():
+        if time.perf_counter() > deadline:
+            raise TimeoutError(f"{what} did not happen within {timeout_s:g} s")
+        time.sleep(0.02)  # noqa: TID251  another process
+
+
+@contextlib.contextmanager
+def running(command: list[str], log: Path, **popen: object) -> Iterator[subprocess.Popen[bytes]]:
+    """A process in a group of its own; the whole group is ended on the way out."""
+    with log.open("ab") as sink:
+        process = subprocess.Popen(command, stdout=sink, stderr=sink, start_new_session=True, **popen)  # type: ignore[call-overload]
+    try:
+        yield process
+    finally:
+        end(process)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """SIGTERM, then SIGKILL, to the process's own group."""
+    for number, patience_s in ((signal.SIGTERM, 10), (signal.SIGKILL, 10)):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        try:
+            process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            continue
+        return
