@@ -7,6 +7,7 @@ Sizes that depend on each other are decided here: the memory target is shared be
 pool, which holds parts on their way in, and the byte budget, which holds everything else.
 """
 
+import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,8 +88,8 @@ def size_components(limits: Limits) -> tuple[CrtConfig, GuardConfig, ReadConfig]
     """
     if not MIN_PART_SIZE <= limits.part_size <= MAX_PART_SIZE:
         raise BadOption(f"--part-size must be between {format_size(MIN_PART_SIZE)} and {format_size(MAX_PART_SIZE)}")
-    if limits.gbps <= 0:
-        raise BadOption("--maximum-throughput-gbps must be greater than 0")
+    if not 0 < limits.gbps < math.inf:  # false for nan too
+        raise BadOption("--maximum-throughput-gbps must be a number greater than 0")
     if limits.request_deadline_s <= 0:
         raise BadOption("--request-deadline must be greater than 0")
     target = default_memory_target() if limits.memory_target is None else limits.memory_target

@@ -10,8 +10,7 @@ other exception is a bug and is caught only by `fuse.boundary`.
 class S3MountError(Exception):
     """Root of everything this program raises on purpose."""
 
-    #: Set by the first place that logs this instance, so that one failure is one log line
-    #: even when many readers waited for the same request.
+    #: Set by the first place that logs it: many readers may have waited for one request.
     logged: bool = False
 
 
@@ -20,6 +19,11 @@ def sole_cause(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
+
+
+def _printable(text: str) -> str:
+    """Text with everything escaped that would break a log line: S3's own words are not trusted either."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 # -- what the caller of the file system did -------------------------------------------------
@@ -88,8 +92,14 @@ class StoreError(S3MountError):
         self.operation = operation
         self.request_id = request_id
 
+    def locate(self, bucket: str, key: str, operation: str) -> None:
+        """Fill in what the place that raised did not know."""
+        self.bucket = self.bucket or bucket
+        self.key = self.key or key
+        self.operation = self.operation or operation
+
     def __str__(self) -> str:
-        """One line; a key is shown escaped, because keys may hold newlines and terminal codes."""
+        """One line; keys and S3's messages may hold newlines and terminal codes, which are escaped."""
         facts = [
             f"operation={self.operation}" if self.operation else "",
             f"bucket={self.bucket}" if self.bucket else "",
@@ -97,7 +107,7 @@ class StoreError(S3MountError):
             f"request-id={self.request_id}" if self.request_id else "",
         ]
         context = " ".join(fact for fact in facts if fact)
-        return f"{self.message} ({context})" if context else self.message
+        return _printable(f"{self.message} ({context})" if context else self.message)
 
 
 class ObjectNotFound(StoreError):

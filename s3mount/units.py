@@ -4,6 +4,7 @@ INVARIANT: sizes are ints in bytes, durations are floats in seconds, everywhere 
 """
 
 import re
+from fractions import Fraction
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -12,7 +13,8 @@ TIB = 1024 * GIB
 
 _SIZE_UNITS = {"": 0, "b": 1, "k": KIB, "kib": KIB, "m": MIB, "mib": MIB, "g": GIB, "gib": GIB, "t": TIB, "tib": TIB}
 _TIME_UNITS = {"": 1.0, "s": 1.0, "ms": 0.001, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-_NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
+#: At most 18 digits: a longer number is a slip, and as a float it may be infinite.
+_NUMBER = re.compile(r"\s*(\d{1,18}(?:\.\d{1,18})?)\s*([A-Za-z]*)\s*", re.ASCII)
 
 
 def parse_size(text: str, *, unit: int = 1) -> int:
@@ -25,7 +27,7 @@ def parse_size(text: str, *, unit: int = 1) -> int:
     if match is None or match[2].lower() not in _SIZE_UNITS:
         raise ValueError(f"{text!r} is not a size; write a number with KiB, MiB or GiB")
     factor = _SIZE_UNITS[match[2].lower()] or unit
-    return int(float(match[1]) * factor)
+    return int(Fraction(match[1]) * factor)  # a float is exact only up to 8 PiB
 
 
 def parse_duration(text: str) -> float:

@@ -56,6 +56,7 @@ class MetadataCache:
         self._timer = timer
         self._fresh_s = fresh_s
         self._records: TTLCache[str, Record] = TTLCache(MAX_RECORDS, fresh_s, timer=timer)
+        self._dropped_at: TTLCache[str, float] = TTLCache(MAX_RECORDS, fresh_s, timer=timer)
         self._hits = 0
         self._misses = 0
 
@@ -67,16 +68,24 @@ class MetadataCache:
     def get(self, path: str) -> Record | None:
         """What is known about a path, if it is fresh."""
         record: Record | None = self._records.get(path)
-        if record is None:
+        # The table counts a record's time from when it was put, which is later than asked_at.
+        if record is None or record.expires_at <= self._timer():
             self._misses += 1
-        else:
-            self._hits += 1
+            return None
+        self._hits += 1
         return record
 
     def put(self, path: str, found: ObjectStat | None, asked_at: float) -> Record:
-        """Record an answer; its age counts from when S3 was asked, not from when it answered."""
+        """Record an answer; its age counts from when S3 was asked, not from when it answered.
+
+        An answer to an earlier question does not replace one to a later question, nor one that was
+        dropped after it was asked.
+        """
         record = Record(found, asked_at + self._fresh_s)
-        if record.expires_at > self._timer():
+        held = self._records.get(path)
+        is_newest = held is None or held.expires_at <= record.expires_at
+        is_newest = is_newest and asked_at >= self._dropped_at.get(path, asked_at)
+        if is_newest and record.expires_at > self._timer():
             self._records[path] = record
         return record
 
@@ -89,8 +98,12 @@ class MetadataCache:
         return max(0.0, asked_at + self._fresh_s - self._timer())
 
     def drop(self, path: str) -> None:
-        """Forget one path: something contradicted it, or this mount changed it."""
+        """Forget one path: something contradicted it, or this mount changed it.
+
+        An answer to a question asked before does not bring the record back.
+        """
         self._records.pop(path, None)
+        self._dropped_at[path] = self._timer()
 
     def now(self) -> float:
         """The injected timer, for `put`."""

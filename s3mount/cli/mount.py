@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
 import click
@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 #: AWS_MAX_ATTEMPTS where it is not set: Mountpoint's choice, twice that of the SDKs, because a
 #: training job cannot retry.
 _DEFAULT_MAX_ATTEMPTS = 10
+#: The kernel's ids have 32 bits, and chown(2) takes the last one for "leave it".
+_MAX_ID = 2**32 - 2
 
 
 def _options(command: Callable[..., None]) -> Callable[..., None]:
@@ -51,8 +53,8 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
         flag("--read-only", is_flag=True, help="Mount read-only; this version always does."),
         flag("--allow-other", is_flag=True, help="Let other users use the mount."),
         flag("--allow-root", is_flag=True, help="Let root use the mount."),
-        flag("--uid", type=click.IntRange(min=0), help="Owner of every file.  [default: you]"),
-        flag("--gid", type=click.IntRange(min=0), help="Group of every file.  [default: yours]"),
+        flag("--uid", type=click.IntRange(0, _MAX_ID), help="Owner of every file.  [default: you]"),
+        flag("--gid", type=click.IntRange(0, _MAX_ID), help="Group of every file.  [default: yours]"),
         flag("--file-mode", type=MODE, default="0644", show_default=True, help="Mode of every file."),
         flag("--dir-mode", type=MODE, default="0755", show_default=True, help="Mode of every directory."),
         flag("--auto-unmount", is_flag=True, help="Unmount when the daemon dies, however it dies."),
@@ -73,7 +75,17 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class _OneLineUsage(click.Command):
+    """A flag that click refuses is reported as any other bad option: in one line."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            _fail(BadOption(f"{error.format_message().rstrip('.')}; s3mount --help lists the options"))
+
+
+@click.command(cls=_OneLineUsage, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.argument("bucket", metavar="BUCKET")
 @click.argument("directory", metavar="DIRECTORY", type=click.Path())
 @_options
@@ -123,9 +135,6 @@ def build_config(bucket: str, directory: str, flags: Mapping[str, Any], environ:
 
 
 def _s3_config(location: Location, flags: Mapping[str, Any], environ: Mapping[str, str]) -> S3Config:
-    url = flags["endpoint_url"]
-    if url is not None and (urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname):
-        raise BadOption(f"--endpoint-url {url!r} is not a URL; write https://HOST or http://HOST:PORT")
     if flags["no_sign_request"] and flags["profile"]:
         raise BadOption("--no-sign-request and --profile exclude each other")
     ca_bundle = flags["ca_bundle"] or environ.get("AWS_CA_BUNDLE") or None
@@ -135,20 +144,40 @@ def _s3_config(location: Location, flags: Mapping[str, Any], environ: Mapping[st
         location=location,
         region=flags["region"],
         inferred_region=environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or None,
-        endpoint_url=url or environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL") or None,
+        endpoint_url=_endpoint_url(flags, environ),
         force_path_style=flags["force_path_style"],
         profile=flags["profile"],
         is_anonymous=flags["no_sign_request"],
         requester_pays=flags["requester_pays"],
         expected_bucket_owner=flags["expected_bucket_owner"],
-        ca_bundle=ca_bundle,
+        ca_bundle=os.path.abspath(ca_bundle) if ca_bundle else None,  # the background changes directory
         max_attempts=_max_attempts(environ),
     )
 
 
+def _endpoint_url(flags: Mapping[str, Any], environ: Mapping[str, str]) -> str | None:
+    sources = [("--endpoint-url", flags["endpoint_url"])]
+    sources += [(name, environ.get(name)) for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")]
+    for name, url in sources:
+        if url is None or (not url and name != "--endpoint-url"):
+            continue
+        if not _is_url(url):
+            raise BadOption(f"{name} {url!r} is not a URL; write https://HOST or http://HOST:PORT")
+        return str(url)
+    return None
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # an address in brackets that is none, or an impossible port
+        return False
+
+
 def _max_attempts(environ: Mapping[str, str]) -> int:
     text = environ.get("AWS_MAX_ATTEMPTS", str(_DEFAULT_MAX_ATTEMPTS))
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise BadOption(f"AWS_MAX_ATTEMPTS is {text!r}; it must be a whole number of at least 1")
     return int(text)
 
@@ -185,10 +214,12 @@ def _serve(config: MountConfig, parent: background.Pipe | _NoParent, *, is_foreg
         outcome = background.Outcome(exits.verdict_for(error).code, exits.line_for(error))
         if isinstance(parent, background.Pipe):
             parent.report(outcome)
+        elif config.log.is_off or config.log.directory is not None:
+            click.echo(f"s3mount: {outcome.message}", err=True)  # the log went elsewhere
         return outcome.code
     return exits.ExitCode.OK
 
 
-def _fail(error: S3MountError) -> None:
+def _fail(error: S3MountError) -> NoReturn:
     click.echo(f"s3mount: {exits.line_for(error)}", err=True)
     sys.exit(exits.verdict_for(error).code)

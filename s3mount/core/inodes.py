@@ -8,7 +8,8 @@
 * The kernel counts its references: `grant` when it took an entry, `forget` when it lets go.
   A handle pins an inode too.  At zero of both the inode is gone.
 
-INVARIANT: no inode in the table is without a lookup, a handle or a borrow, the root excepted.
+INVARIANT: no inode in the table is without a lookup or a handle when the file system awaits, the root
+excepted.
 """
 
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from hashlib import blake2b
 
 from s3mount.core.attrs import ObjectStat
 from s3mount.core.keys import is_directory_key
-from s3mount.core.ranges import ByteRange, Coverage
+from s3mount.core.ranges import Coverage
 from s3mount.errors import StaleInode
 
 ROOT = 1
@@ -45,11 +46,6 @@ class Inode:
     def is_directory(self) -> bool:
         """Whether it has no object of its own."""
         return self.found is None
-
-    @property
-    def is_delivered_whole(self) -> bool:
-        """Whether the kernel got every byte of this version."""
-        return self.found is not None and self.delivered.holds(ByteRange(0, self.found.size))
 
 
 @dataclass(frozen=True)

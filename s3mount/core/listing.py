@@ -35,6 +35,11 @@ class ListPage:
     next_token: str | None
 
     @property
+    def is_empty(self) -> bool:
+        """Whether nothing is on it; an empty page need not be the last."""
+        return not self.objects and not self.prefixes
+
+    @property
     def last_key(self) -> str:
         """The greatest key or prefix of the page in S3's order; empty for an empty page."""
         tails = ([self.objects[-1].key] if self.objects else []) + list(self.prefixes[-1:])
@@ -76,6 +81,7 @@ class ListingFold:
         self._held: dict[str, ObjectStat] = {}
         self._directories: set[str] = set()
         self._files: set[str] = set()
+        self._last_key = ""  # of all pages so far: a page may be empty and not the last
         self.hidden: list[HiddenKey] = []
 
     def add(self, page: ListPage) -> list[Entry]:
@@ -118,12 +124,12 @@ class ListingFold:
 
     def _release(self, page: ListPage) -> list[Entry]:
         """Held objects that no later page can shadow."""
-        last = page.last_key
+        self._last_key = page.last_key or self._last_key
         is_complete = page.next_token is None
         final = [
             Entry(name, found)
             for name, found in self._held.items()
-            if is_complete or not _could_be_shadowed_after(found.key, last)
+            if is_complete or not _could_be_shadowed_after(found.key, self._last_key)
         ]
         for entry in final:
             del self._held[entry.name]

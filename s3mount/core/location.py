@@ -14,8 +14,8 @@ from s3mount.errors import BadOption
 _BUCKET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,253}[A-Za-z0-9]")
 _ACCESS_POINT_ARN = re.compile(
     r"arn:(?P<partition>aws[a-z-]*):(?P<service>s3|s3-object-lambda|s3-outposts):"
-    r"(?P<region>[a-z0-9-]*):(?P<account>\d{12}):"
-    r"(?P<resource>accesspoint[/:][a-z0-9-]+|outpost[/:][a-z0-9-]+[/:]accesspoint[/:][a-z0-9-]+)"
+    r"(?P<region>[a-z0-9-]*):(?P<account>[0-9]{12}):"
+    r"(?P<resource>accesspoint[/:][a-z0-9-]+(?:\.mrap)?|outpost[/:][a-z0-9-]+[/:]accesspoint[/:][a-z0-9-]+)"
 )
 
 
@@ -76,5 +76,9 @@ def _check_bucket(bucket: str) -> None:
 def _check_prefix(prefix: str) -> None:
     if prefix and not prefix.endswith(SEPARATOR):
         raise BadOption(f"the prefix {prefix!r} must end with '/'; did you mean {prefix + SEPARATOR!r}?")
-    if "\0" in prefix or len(prefix.encode("utf-8", "surrogatepass")) > MAX_KEY_BYTES:
+    try:
+        raw = prefix.encode("utf-8")
+    except UnicodeEncodeError:  # bytes of the command line that are not UTF-8 arrive as surrogates
+        raise BadOption(f"the prefix {prefix!r} is not UTF-8, so no key can start with it") from None
+    if "\0" in prefix or len(raw) > MAX_KEY_BYTES:
         raise BadOption("the prefix is longer than a key can be, or holds a NUL")

@@ -22,7 +22,7 @@ class ByteRange(NamedTuple):
 
     def overlaps(self, other: "ByteRange") -> bool:
         """Whether the two share a byte."""
-        return self.start < other.stop and other.start < self.stop
+        return max(self.start, other.start) < min(self.stop, other.stop)
 
     def intersection(self, other: "ByteRange") -> "ByteRange":
         """The common bytes; empty when there are none."""

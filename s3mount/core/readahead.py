@@ -15,8 +15,12 @@ A read that belongs to no stream starts one; the least recently used of `MAX_STR
     n-th read that advances      to the end of the part      2^(n-1) parts, at most AHEAD_PARTS
     a read that does not         `RANDOM_UNIT`               what the stream had
 
+A demand fetch is aligned to the unit it grows to, but starts at most `HEAD` before the read: a
+stream that begins inside a part must not download what it jumped over.
+
 The window ahead is cut to `ahead_limit` bytes, the caller's share of the one byte budget, and
-to the end of the object.  Files of at most `SMALL_FILE` are always fetched whole.
+to the end of the object.  A read behind the frontier is given what lies between, too.  Files
+of at most `SMALL_FILE` are always fetched whole.
 
 The module decides only; `fs.blocks` subtracts what it has and fetches the rest.
 """
@@ -37,7 +41,7 @@ HEAD = MIB
 SLACK = MIB
 #: Readers of one object that are told apart; more would make a random load look like streams.
 MAX_STREAMS = 16
-#: 16 parts of 8 MiB keep 25 connections of 90 MB/s busy for 60 ms: two S3 round trips.
+#: 8 parts of 8 MiB keep 25 connections of 90 MB/s busy for 30 ms: one S3 round trip.
 AHEAD_PARTS = 8
 
 
@@ -146,7 +150,8 @@ class Planner:
             unit = HEAD if wanted.start == 0 else RANDOM_UNIT
         else:
             unit = HEAD if stream.advances == 2 else self._part_size
-        return aligned(wanted, min(unit, self._part_size), self._size)
+        grown = aligned(wanted, min(unit, self._part_size), self._size)
+        return ByteRange(max(grown.start, wanted.start // HEAD * HEAD), grown.stop)
 
     def _ahead(self, stream: _Stream, fetch: ByteRange, ahead_limit: int) -> tuple[ByteRange, ...]:
         reach = stream.frontier + min(stream.window_parts * self._part_size, ahead_limit)

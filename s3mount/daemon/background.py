@@ -49,11 +49,12 @@ class Pipe:
             self._descriptor = -1
 
 
-def start(serve: Callable[[Pipe], int], mount_point: str) -> Outcome:
+def start(serve: Callable[[Pipe], int], mount_point: str, *, timeout_s: float = READY_TIMEOUT_S) -> Outcome:
     """Run `serve` in a child with no terminal; returns only in the parent, when the child is ready.
 
     Args:
         serve: gets the pipe, returns the exit code of the child.
+        timeout_s: then the child is killed; also when the user interrupts the wait.
     """
     if len(os.listdir("/proc/self/task")) != 1:
         raise RuntimeError("a process with threads must not fork")
@@ -66,7 +67,10 @@ def start(serve: Callable[[Pipe], int], mount_point: str) -> Outcome:
         sys.exit(serve(Pipe(writer)))
     os.close(writer)
     try:
-        return _wait(reader, pid, mount_point)
+        return _wait(reader, pid, mount_point, timeout_s)
+    except KeyboardInterrupt:
+        _give_up(pid, mount_point)
+        raise
     finally:
         os.close(reader)
 
@@ -80,13 +84,11 @@ def _detach_from_terminal() -> None:
     os.chdir("/")
 
 
-def _wait(reader: int, pid: int, mount_point: str) -> Outcome:
-    ready, _, _ = select.select([reader], [], [], READY_TIMEOUT_S)
+def _wait(reader: int, pid: int, mount_point: str, timeout_s: float) -> Outcome:
+    ready, _, _ = select.select([reader], [], [], timeout_s)
     if not ready:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-        mountpoint.unmount(mount_point)
-        return Outcome(ExitCode.NOT_ANSWERING, f"the mount did not answer within {READY_TIMEOUT_S:g} s")
+        _give_up(pid, mount_point)
+        return Outcome(ExitCode.NOT_ANSWERING, f"the mount did not answer within {timeout_s:g} s")
     line = b""
     while piece := os.read(reader, 65536):
         line += piece
@@ -96,5 +98,12 @@ def _wait(reader: int, pid: int, mount_point: str) -> Outcome:
             os.waitpid(pid, 0)
         return Outcome(int(code), message)
     _, status = os.waitpid(pid, 0)
-    mountpoint.unmount(mount_point)
+    mountpoint.clear_dead(mount_point)
     return Outcome(ExitCode.INTERNAL, f"the daemon died while starting (wait status {status})")
+
+
+def _give_up(pid: int, mount_point: str) -> None:
+    """No process and no mount of this start stays."""
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    mountpoint.clear_dead(mount_point)

@@ -7,6 +7,7 @@ cheapest to find.  A dead mount that another s3mount left is cleared; any other 
 import errno
 import logging
 import os
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -63,6 +64,25 @@ def unmount(path: str) -> None:
     subprocess.run(command, check=False, capture_output=True)
 
 
+def clear_dead(path: str) -> None:
+    """Detach what a daemon that died left there.  A mount that answers is somebody's and stays."""
+    mounted = mounted_on(path)
+    if mounted is not None and mounted.kind == FILE_SYSTEM_TYPE and _is_dead(path):
+        unmount(path)
+
+
+def _is_dead(path: str) -> bool:
+    """A mount whose daemon is gone answers ENOTCONN to everything, ECONNABORTED while it goes.
+
+    Asked by statvfs, because for a second the kernel answers a stat for the dead from its cache.
+    """
+    try:
+        os.statvfs(path)
+    except OSError as error:
+        return error.errno in (errno.ENOTCONN, errno.ECONNABORTED)
+    return False
+
+
 def _check_device() -> None:
     try:
         os.close(os.open(_FUSE_DEVICE, os.O_RDWR | os.O_CLOEXEC))
@@ -100,12 +120,14 @@ def _check_directory(path: str) -> None:
     try:
         _clear_if_dead(path)
         if not os.path.isdir(path):
-            kind = "is not a directory" if os.path.lexists(path) else "does not exist; create it: mkdir -p"
-            raise MountPointUnusable(f"the mount point {path!r} {kind}" + (f" {path}" if "mkdir" in kind else ""))
+            advice = f"does not exist; create it: mkdir -p {shlex.quote(path)}"
+            kind = "is not a directory; choose one" if os.path.lexists(path) else advice
+            raise MountPointUnusable(f"the mount point {path!r} {kind}")
         taken = mounted_on(path)
         if taken is not None and taken.kind != "autofs":
             raise MountPointUnusable(
-                f"something of type {taken.kind} is mounted on {path!r} already; unmount it first: umount {path}"
+                f"something of type {taken.kind} is mounted on {path!r} already; "
+                f"unmount it first: umount {shlex.quote(path)}"
             )
         if os.listdir(path):
             log.warning("the mount point %r is not empty; its files are hidden while this is mounted", path)
@@ -114,16 +136,13 @@ def _check_directory(path: str) -> None:
 
 
 def _clear_if_dead(path: str) -> None:
-    """A mount whose daemon is gone answers ENOTCONN to everything."""
-    try:
-        os.stat(path)
-    except OSError as error:
-        if error.errno != errno.ENOTCONN:
-            return  # the next check finds it and says it better
-        dead = mounted_on(path)
-        if dead is None or dead.kind != FILE_SYSTEM_TYPE:
-            raise MountPointUnusable(
-                f"a dead mount is on {path!r} (Transport endpoint is not connected); clear it: fusermount3 -u {path}"
-            ) from error
-        log.warning("clearing the dead mount that an earlier s3mount left on %r", path)
-        unmount(path)
+    if not _is_dead(path):
+        return  # whatever else is wrong, the next check finds it and says it better
+    dead = mounted_on(path)
+    if dead is None or dead.kind != FILE_SYSTEM_TYPE:
+        raise MountPointUnusable(
+            f"a dead mount is on {path!r} (Transport endpoint is not connected); "
+            f"clear it: fusermount3 -u {shlex.quote(path)}"
+        )
+    log.warning("clearing the dead mount that an earlier s3mount left on %r", path)
+    unmount(path)

@@ -4,7 +4,7 @@ Start: the mount point is checked, the bucket is proven, the mount is made and s
 process outside asks the mount something.  Only then it is ready.  (A thread of this process that
 stats its own mount proves nothing and can become unkillable: measured.)
 
-Stop, by SIGINT or SIGTERM: the mount is detached first, so that nobody new comes; calls in flight
+Stop, by SIGINT, SIGTERM or a closed terminal: the mount is detached first, so that nobody new comes; calls in flight
 get `_GRACE_S` to be answered; then they are cancelled and the kernel fails them.  An unmount from
 outside ends the loop by itself.
 """
@@ -60,7 +60,7 @@ async def _run(config: MountConfig, readiness: Readiness, manager: ServiceManage
     mount_point = config.fuse.mount_point
     async with components(config) as parts:
         with (
-            trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals,
+            trio.open_signal_receiver(*_stop_signals()) as signals,
             session.mounted(parts.operations, config.fuse),
         ):
             async with trio.open_nursery() as nursery:
@@ -70,6 +70,12 @@ async def _run(config: MountConfig, readiness: Readiness, manager: ServiceManage
                 nursery.cancel_scope.cancel()
             manager.stopping()
         _log_summary(parts)
+
+
+def _stop_signals() -> list[signal.Signals]:
+    """A closed terminal must not leave a dead mount, but what nohup ignores stays ignored."""
+    hangup = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
+    return [signal.SIGINT, signal.SIGTERM, *hangup]
 
 
 async def _announce(config: MountConfig, readiness: Readiness, manager: ServiceManager, parts: Components) -> None:

@@ -20,6 +20,11 @@ from s3mount.store.connect import connect
 from s3mount.store.guarded import GuardedStore
 
 
+#: Seconds that a whole call gets beyond the deadline of a request: when S3 is late, the request
+#: fails first, and the log names bucket, key and operation.
+_NAMING_S = 1.0
+
+
 @dataclass(frozen=True)
 class Components:
     """What the runtime needs of a mount that is put together."""
@@ -40,7 +45,7 @@ async def components(config: MountConfig) -> AsyncIterator[Components]:
         StoreError: the bucket cannot be reached or read.
     """
     async with connect(config.s3, config.crt) as connection, trio.open_nursery() as nursery:
-        store = GuardedStore(connection.catalogue, connection.reader, config.guard)
+        store = GuardedStore(connection.catalogue, connection.reader, config.guard, bucket=config.s3.location.bucket)
         cache = MetadataCache(trio.current_time)
         lister = DirectoryLister(store, cache)
         root_key = config.s3.location.prefix
@@ -55,6 +60,6 @@ async def components(config: MountConfig) -> AsyncIterator[Components]:
             owner=config.owner,
             mounted_at_s=int(time.time()),
         )
-        boundary = Boundary(config.guard.deadline_s)
+        boundary = Boundary(config.guard.deadline_s + _NAMING_S)
         yield Components(Operations(filesystem, boundary), boundary, filesystem, store, budget, connection.region)
         nursery.cancel_scope.cancel()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import trio
 
 from s3mount.core.attrs import ObjectId
-from s3mount.core.ranges import ByteRange, gaps
+from s3mount.core.ranges import ByteRange, gaps, split
 from s3mount.core.readahead import SMALL_FILE, Planner
 from s3mount.fs.budget import ByteBudget
 from s3mount.fs.chunks import Chunk, ChunkList, ChunkState
@@ -87,17 +87,14 @@ class BlockStore:
             del self._objects[opened.object_id]
             self._budget.release(sum(self._shelf.drop(chunk) for chunk in list(opened.chunks)))
 
-    async def begin(self, opened: OpenObject) -> None:
-        """What `open` does before it answers: a small file whole, of another only the start.
+    async def begin(self, opened: OpenObject, span: ByteRange) -> None:
+        """What `open` does before it answers: a small file is fetched, of another only the start is begun.
 
         Never waits for the budget; when that is full the first read fetches.
 
         Raises:
             StoreError: the small file could not be fetched.
         """
-        if opened.size == 0:
-            return
-        span = opened.planner.on_open()
         self._speculate(opened, span)
         if opened.size <= SMALL_FILE:
             with self._pinned(opened.chunks.overlapping(span)) as chunks:
@@ -151,7 +148,8 @@ class BlockStore:
                     self._budget.release(needed)
                     continue
             for gap in missing:
-                self._start(opened, gap, is_wanted=True)
+                for piece in split(gap, self._part_size):
+                    self._start(opened, piece, is_wanted=True)
 
     def _speculate(self, opened: OpenObject, ahead: ByteRange) -> None:
         for gap in self._missing(opened, ahead):

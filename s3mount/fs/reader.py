@@ -25,13 +25,14 @@ class FileReader:
         self._opened = blocks.open(inode.found.id, inode.found.size)
 
     async def begin(self) -> None:
-        """Fetch what `open` fetches, unless the kernel got this version whole already.
+        """Fetch what `open` fetches, unless the kernel got those bytes of this version already.
 
         Raises:
             StoreError: a small file could not be fetched.
         """
-        if not self.inode.is_delivered_whole:
-            await self._blocks.begin(self._opened)
+        span = self._opened.planner.on_open()
+        if not self.inode.delivered.holds(span):
+            await self._blocks.begin(self._opened, span)
 
     def read_nowait(self, offset: int, length: int) -> memoryview | None:
         """As `read`, if it needs no waiting and starts no request; else None."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from s3mount.cache.metadata import MetadataCache, Record
 from s3mount.core.attrs import ObjectStat
 from s3mount.core.keys import SEPARATOR, fits_in_key
-from s3mount.core.listing import Verdict, judge
+from s3mount.core.listing import ListPage, Verdict, judge
 from s3mount.errors import NameNotFound, ObjectNotFound
 from s3mount.fs.flight import Flight
 from s3mount.store.base import ObjectStore
@@ -80,7 +80,7 @@ class Resolver:
         return self._cache.put(path, None if is_directory else found, asked_at)
 
     async def _by_list(self, path: str) -> tuple[ObjectStat | None, bool]:
-        page = await self._store.list_page(path, max_keys=_LOOKUP_PAGE)
+        page = await self._first_page(path, _LOOKUP_PAGE)
         verdict, found = judge(path, page)
         if verdict is Verdict.CUT_OFF:
             return found, await self._is_directory(path)
@@ -95,8 +95,15 @@ class Resolver:
             return None, False
 
     async def _is_directory(self, path: str) -> bool:
-        page = await self._store.list_page(path + SEPARATOR, max_keys=1)
-        return bool(page.objects or page.prefixes)
+        page = await self._first_page(path + SEPARATOR, 1)
+        return not page.is_empty
+
+    async def _first_page(self, prefix: str, max_keys: int) -> ListPage:
+        """The first page with anything on it: some stores send empty ones before the last."""
+        page = await self._store.list_page(prefix, max_keys=max_keys)
+        while page.is_empty and page.next_token is not None:
+            page = await self._store.list_page(prefix, token=page.next_token, max_keys=max_keys)
+        return page
 
     def statistics(self) -> ResolverStatistics:
         """A snapshot of the counters."""

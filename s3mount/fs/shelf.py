@@ -16,7 +16,6 @@ INVARIANT: a chunk is in at most one queue, and in none while it is pinned or go
 from collections import OrderedDict
 from typing import TypedDict
 
-from s3mount.core.readahead import SMALL_FILE
 from s3mount.fs.chunks import Chunk, ChunkState
 
 
@@ -86,8 +85,6 @@ class ChunkShelf:
         """File a chunk anew after a reader got bytes of it."""
         self._unfile(chunk)
         self._file(chunk)
-        if chunk in self._read and chunk.span.length <= SMALL_FILE:
-            return self.drop(chunk)  # the kernel has it; a small file is not read twice
         freed = 0
         while self._read_bytes > self._keep_read:
             freed += self.drop(next(iter(self._read)))

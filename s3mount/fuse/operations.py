@@ -6,6 +6,7 @@ attributes, and `flush` (it costs 15 % of warm opens, and a mount that only read
 object is a new inode, so pages of an old one cannot be taken for it.
 """
 
+import contextlib
 import os
 from collections.abc import Sequence
 
@@ -39,7 +40,8 @@ class Operations(pyfuse3.Operations):
             return to_entry(await self._fs.lookup(parent_inode, name))
 
     async def forget(self, inode_list: Sequence[tuple[InodeT, int]]) -> None:
-        with self._boundary.guard("forget"):
+        # pyfuse3 sends no answer to this one, and an error that leaves it ends the process.
+        with contextlib.suppress(pyfuse3.FUSEError), self._boundary.guard("forget"):
             self._fs.forget(list(inode_list))
 
     async def getattr(self, inode: InodeT, ctx: pyfuse3.RequestContext | None = None) -> pyfuse3.EntryAttributes:

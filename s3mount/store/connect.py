@@ -6,8 +6,9 @@ of the root directory.  The CRT then proves the same with a request of its own, 
 trusts and signs by itself.
 
 While probing, retries must not hide a plain mistake for a minute: `_Watch` sees every attempt and
-ends the probe at once when the certificate is not trusted, and after `_MAX_REFUSALS` failed
-connections; and everything together has `PROBE_DEADLINE_S`.
+ends the probe at once when the certificate is not trusted or the answer is not S3's, and after
+`_MAX_REFUSALS` failed connections; and everything together has `PROBE_DEADLINE_S`, after which the
+last answer is the reason.
 """
 
 import logging
@@ -18,6 +19,7 @@ from typing import Any
 
 import trio
 from botocore import exceptions as boto
+from botocore.parsers import ResponseParserError
 
 from s3mount.core.listing import ListPage
 from s3mount.errors import StoreError, StoreUnreachable, WrongRegion
@@ -51,7 +53,7 @@ class Connection:
 
 @dataclass(eq=False)
 class _Watch:
-    """What every attempt of a botocore request showed, by its public needs-retry event."""
+    """What every attempt of a botocore request showed, by its public events."""
 
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     region: str = ""
@@ -60,15 +62,31 @@ class _Watch:
 
     def __call__(self, response: Any = None, caught_exception: Any = None, **_: Any) -> None:
         if caught_exception is not None:
-            self.failure = caught_exception
-            self.refusals += 1
-            if self.refusals >= _MAX_REFUSALS or isinstance(caught_exception, boto.SSLError):
-                self.scope.cancel()
-        if response is not None and response[0] is not None and response[0].status_code >= 300:
-            parsed = response[1]
-            headers = parsed.get("ResponseMetadata", {}).get("HTTPHeaders", {})
-            said = headers.get("x-amz-bucket-region") or parsed.get("Error", {}).get("Region")
-            self.region = said or self.region
+            self._refused(caught_exception, is_final=isinstance(caught_exception, boto.SSLError))
+        if response is not None and response[0] is not None:
+            self._answered(response[0].status_code, response[1])
+
+    def read(self, response_dict: dict[str, Any], **_: Any) -> None:
+        """Of each answer; botocore makes a 500 of a body that is not XML, and would ask ten times."""
+        body, status = response_dict["body"], response_dict["status_code"]
+        if (status < 300 or status == 500) and b"<ListBucketResult" not in body and b"<Error" not in body:
+            self._refused(ResponseParserError("the body is not a list of a bucket"), is_final=status < 300)
+
+    def _answered(self, status: int, parsed: dict[str, Any]) -> None:
+        if status < 300 or self.scope.cancel_called:
+            return
+        said = parsed.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("x-amz-bucket-region")
+        said = said or parsed.get("Error", {}).get("Region")
+        self.region = said or self.region
+        self.failure = boto.ClientError(parsed, "ListObjectsV2")
+        if status < 400 and not said:  # botocore would look for the region with a HEAD, and again for that one
+            self._refused(self.failure)
+
+    def _refused(self, failure: Exception, *, is_final: bool = False) -> None:
+        self.failure = failure
+        self.refusals += 1
+        if is_final or self.refusals >= _MAX_REFUSALS:
+            self.scope.cancel()
 
 
 @asynccontextmanager
@@ -116,18 +134,22 @@ async def _probe(client: Any, s3: S3Config, region: str, deadline: float) -> _Fo
     store = S3Store(client, s3)
     watch = _Watch()
     client.meta.events.register_first("needs-retry.s3", watch)
+    client.meta.events.register_first("before-parse.s3.ListObjectsV2", watch.read)
     page = ListPage((), (), None)
     asked_at = trio.current_time()
     failure: StoreError | None = None
-    with _within(deadline, s3):
-        with watch.scope:
+    try:
+        with _within(deadline, s3), watch.scope:
             try:
                 page = await store.list_page(s3.location.prefix)
             except StoreError as error:
                 failure = error
-        if watch.scope.cancelled_caught and watch.failure is not None:
-            failure = from_botocore(watch.failure, bucket=s3.location.bucket, key="", operation="ListObjectsV2")
+    except StoreUnreachable as error:
+        failure = error
+    if watch.failure is not None and (watch.scope.cancelled_caught or isinstance(failure, StoreUnreachable)):
+        failure = from_botocore(watch.failure, bucket=s3.location.bucket, key="", operation="ListObjectsV2")
     client.meta.events.unregister("needs-retry.s3", watch)
+    client.meta.events.unregister("before-parse.s3.ListObjectsV2", watch.read)
     actual = watch.region or (failure.region if isinstance(failure, WrongRegion) else "")
     if actual and actual != region:
         if s3.region is not None:

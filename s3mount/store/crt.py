@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import trio
 from awscrt.auth import AwsCredentialsProvider
@@ -27,8 +27,11 @@ from awscrt.s3 import (
 )
 
 from s3mount.core.attrs import ObjectId
+from s3mount.core.listing import ListPage
 from s3mount.core.ranges import ByteRange
 from s3mount.errors import ObjectNotFound, StoreError
+from s3mount.store.base import MAX_PAGE
+from s3mount.store.list_xml import parse_list_page
 from s3mount.store.s3 import as_change, check_content
 from s3mount.store.s3_errors import from_crt
 from s3mount.store.session import CONNECT_TIMEOUT_S, CredentialSource, Endpoint, S3Config
@@ -37,6 +40,8 @@ from s3mount.units import MIB
 #: The CRT opens 25 connections for each 10 Gbps of its target and no more (measured), so the
 #: target is derived from the connections we want and says nothing about the network.
 _GBPS_PER_CONNECTION = 10 / 25
+#: S3 API, ListObjectsV2: archived objects say whether they are restored only when asked.
+_LIST_HEADERS = [("x-amz-optional-object-attributes", "RestoreStatus")]
 #: The smallest pool the CRT accepts; it holds parts between the socket and our callback.
 POOL_BYTES = 256 * MIB
 
@@ -76,14 +81,29 @@ class CrtReader:
         check_content(len(content), transfer.etag, wanted, span)
         return content
 
+    async def list_page(
+        self, prefix: str, *, delimiter: str = "/", token: str | None = None, max_keys: int = MAX_PAGE
+    ) -> ListPage:
+        """See `Catalogue.list_page`.
+
+        A quarter of the CPU of botocore's for one name, a tenth for a full page (measured).
+        """
+        query = {"list-type": "2", "prefix": prefix, "max-keys": str(max_keys), "encoding-type": "url"}
+        if delimiter:
+            query["delimiter"] = delimiter
+        if token is not None:
+            query["continuation-token"] = token
+        path = self._endpoint.base_path + "?" + urlencode(query, quote_via=quote, safe="")
+        transfer = await self._send(S3RequestType.DEFAULT, path, [*self._headers, *_LIST_HEADERS], prefix)
+        return parse_list_page(transfer.content())
+
     async def probe(self) -> None:
         """Prove that the CRT reaches, trusts and may read the bucket.
 
         Raises:
             StoreError: it does not.
         """
-        query = f"?list-type=2&max-keys=1&prefix={quote(self._prefix, safe='')}"
-        await self._send(S3RequestType.DEFAULT, self._endpoint.base_path + query, self._headers, self._prefix)
+        await self.list_page(self._prefix, max_keys=1)
 
     async def _send(self, kind: S3RequestType, path: str, headers: list[tuple[str, str]], key: str) -> "_Transfer":
         operation = "GetObject" if kind is S3RequestType.GET_OBJECT else "ListObjectsV2"

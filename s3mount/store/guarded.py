@@ -54,9 +54,14 @@ class StoreStatistics:
 
 
 class GuardedStore:
-    """An `ObjectStore` out of a catalogue and a range reader, limited and counted."""
+    """An `ObjectStore` out of a catalogue and a range reader, limited and counted.
 
-    def __init__(self, catalogue: Catalogue, reader: RangeReader, config: GuardConfig) -> None:
+    Args:
+        bucket: for messages; an error that leaves here names bucket, key and operation.
+    """
+
+    def __init__(self, catalogue: Catalogue, reader: RangeReader, config: GuardConfig, *, bucket: str = "") -> None:
+        self._bucket = bucket
         self._catalogue = catalogue
         self._reader = reader
         self._config = config
@@ -100,9 +105,10 @@ class GuardedStore:
         except trio.TooSlowError as error:
             self._counts["failures"] += 1
             message = f"no answer within the deadline of {self._config.deadline_s:g} s (--request-deadline)"
-            raise StoreTimeout(message, key=key, operation=operation) from error
-        except StoreError:
+            raise StoreTimeout(message, bucket=self._bucket, key=key, operation=operation) from error
+        except StoreError as error:
             self._counts["failures"] += 1
+            error.locate(self._bucket, key, operation)
             raise
 
     def statistics(self) -> StoreStatistics:

@@ -10,11 +10,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
 
 from s3mount.core.attrs import ObjectId, ObjectStat
 from s3mount.core.listing import ListPage
 from s3mount.core.ranges import ByteRange
-from s3mount.errors import ObjectChanged, ObjectNotFound, StoreFailure
+from s3mount.errors import NotS3, ObjectChanged, ObjectNotFound, StoreFailure
 from s3mount.store.base import MAX_PAGE
 from s3mount.store.s3_errors import from_botocore
 from s3mount.store.session import S3Config
@@ -52,22 +53,23 @@ class S3Store:
                 **paging,
                 **self._arguments,
             )
-        if "ResponseMetadata" not in answer or "IsTruncated" not in answer:
-            raise StoreFailure("a LIST was answered without a list", key=prefix, operation="ListObjectsV2")
-        return _page(answer)
+            if "ResponseMetadata" not in answer or "IsTruncated" not in answer:
+                context = {"bucket": self._bucket, "key": prefix, "operation": "ListObjectsV2"}
+                raise NotS3("a LIST was answered without a list", **context)
+            return page_from_botocore(answer)
 
     async def head(self, key: str) -> ObjectStat:
         """See `Catalogue.head`."""
         with self._mapped(key, "HeadObject"):
             answer = await self._client.head_object(Bucket=self._bucket, Key=key, **self._arguments)
-        return ObjectStat(
-            key=key,
-            etag=answer.get("ETag", ""),
-            size=answer["ContentLength"],
-            mtime_s=int(answer["LastModified"].timestamp()),
-            storage_class=answer.get("StorageClass", ""),
-            restored='ongoing-request="false"' in answer.get("Restore", ""),
-        )
+            return ObjectStat(
+                key=key,
+                etag=answer.get("ETag", ""),
+                size=answer["ContentLength"],
+                mtime_s=int(answer["LastModified"].timestamp()),
+                storage_class=answer.get("StorageClass", ""),
+                restored='ongoing-request="false"' in answer.get("Restore", ""),
+            )
 
     async def get_range(self, wanted: ObjectId, span: ByteRange) -> bytes:
         """See `RangeReader.get_range`."""
@@ -90,10 +92,10 @@ class S3Store:
 
     @contextmanager
     def _mapped(self, key: str, operation: str) -> Iterator[None]:
-        """No exception of botocore crosses this seam."""
+        """No exception of botocore crosses this seam, nor what a garbled answer makes of its parser."""
         try:
             yield
-        except (BotoCoreError, ClientError) as error:
+        except (BotoCoreError, ClientError, ResponseParserError, KeyError, ValueError) as error:
             raise from_botocore(error, bucket=self._bucket, key=key, operation=operation) from error
 
 
@@ -121,7 +123,8 @@ def as_change(error: ObjectNotFound) -> ObjectChanged:
     )
 
 
-def _page(answer: dict[str, Any]) -> ListPage:
+def page_from_botocore(answer: dict[str, Any]) -> ListPage:
+    """The page in what botocore parsed of a ListObjectsV2 answer."""
     objects = tuple(
         ObjectStat(
             key=item["Key"],
@@ -134,4 +137,4 @@ def _page(answer: dict[str, Any]) -> ListPage:
         for item in answer.get("Contents", ())
     )
     prefixes = tuple(item["Prefix"] for item in answer.get("CommonPrefixes", ()))
-    return ListPage(objects, prefixes, answer.get("NextContinuationToken") if answer["IsTruncated"] else None)
+    return ListPage(objects, prefixes, answer["NextContinuationToken"] if answer["IsTruncated"] else None)

@@ -67,8 +67,11 @@ _BY_BOTO: tuple[tuple[type[Exception], type[errors.StoreError], str], ...] = (
     (boto.SSOTokenLoadError, errors.NoCredentials, "there is no SSO session; run aws sso login"),
     (boto.TokenRetrievalError, errors.NoCredentials, "the SSO session cannot be renewed; run aws sso login"),
     (boto.CredentialRetrievalError, errors.NoCredentials, "a credential provider failed"),
+    (boto.RefreshWithMFAUnsupportedError, errors.NoCredentials, "the role needs an MFA token at each renewal"),
     (boto.MetadataRetrievalError, errors.NoCredentials, "the container's credential endpoint failed"),
     (boto.InvalidConfigError, errors.NoCredentials, "the AWS configuration is not complete"),
+    (boto.ProfileNotFound, errors.NoCredentials, "the AWS configuration has no such profile"),
+    (boto.ConfigParseError, errors.NoCredentials, "the AWS configuration cannot be read"),
     (ResponseParserError, errors.NotS3, "the answer is not in the S3 protocol"),
     (boto.HTTPClientError, errors.StoreFailure, "the connection broke"),
     (boto.BotoCoreError, errors.StoreFailure, "the request failed"),
@@ -82,6 +85,8 @@ _BY_CRT_NAME: tuple[tuple[str, type[errors.StoreError], str], ...] = (
     ("AWS_IO_SOCKET_NO_ROUTE", errors.StoreUnreachable, "there is no route to the server"),
     ("AWS_IO_SOCKET_TIMEOUT", errors.StoreUnreachable, "no connection within the time-out"),
     ("AWS_ERROR_S3_SLOW_DOWN", errors.StoreThrottled, "S3 asks to slow down"),
+    ("AWS_ERROR_S3_REQUEST_TIME_TOO_SKEWED", errors.ExpiredCredentials, "this host's clock is wrong"),
+    ("AWS_ERROR_S3_OBJECT_MODIFIED", errors.ObjectChanged, "the object was replaced while it was read"),
     ("AWS_ERROR_S3_INTERNAL_ERROR", errors.StoreFailure, "S3 reports an internal error"),
     ("AWS_AUTH", errors.NoCredentials, "the request could not be signed"),
     ("AWS_ERROR_HTTP", errors.StoreFailure, "the connection broke"),
@@ -90,6 +95,7 @@ _BY_CRT_NAME: tuple[tuple[str, type[errors.StoreError], str], ...] = (
 
 _XML_CODE = re.compile(rb"<Code>([^<]{1,128})</Code>")
 _XML_MESSAGE = re.compile(rb"<Message>([^<]{0,512})</Message>")
+_XML_REGION = re.compile(rb"<Region>([a-z0-9-]{1,64})</Region>")
 
 
 def from_botocore(error: Exception, *, bucket: str, key: str, operation: str) -> errors.StoreError:
@@ -115,6 +121,20 @@ def from_botocore(error: Exception, *, bucket: str, key: str, operation: str) ->
     return errors.StoreFailure(f"the request failed: {error!r}", bucket=bucket, key=key, operation=operation)
 
 
+def from_provider(error: Exception) -> errors.StoreError:
+    """Our error for a credential provider that failed, whatever it raised."""
+    found = from_botocore(error, bucket="", key="", operation="credentials")
+    if isinstance(error, boto.BotoCoreError):
+        return found
+    kind: type[errors.StoreError] = errors.NoCredentials
+    if isinstance(error, boto.ClientError) and isinstance(found, errors.AccessDenied):
+        kind = type(found)
+    elif isinstance(error, RuntimeError):
+        kind = errors.ExpiredCredentials
+    text = str(error) if isinstance(error, (boto.ClientError, RuntimeError)) else repr(error)
+    return kind(f"a credential provider failed: {text}", operation="credentials", request_id=found.request_id)
+
+
 def from_crt(
     error: BaseException | None,
     status: int | None,
@@ -132,11 +152,12 @@ def from_crt(
     if status:
         code = _XML_CODE.search(body or b"")
         message = _XML_MESSAGE.search(body or b"")
+        region = _XML_REGION.search(body or b"")
         return from_answer(
             code[1].decode("utf-8", "replace") if code else "",
             message[1].decode("utf-8", "replace") if message else "",
             status,
-            region=by_name.get("x-amz-bucket-region", ""),
+            region=region[1].decode("ascii") if region else by_name.get("x-amz-bucket-region", ""),
             request_id=by_name.get("x-amz-request-id", ""),
             **context,
         )
@@ -150,6 +171,9 @@ def from_crt(
 def from_answer(code: str, message: str, status: int, *, region: str = "", **context: str) -> errors.StoreError:
     """Our error for an S3 error answer: its code decides, else the HTTP status."""
     kind = _BY_CODE.get(code) or _BY_CODE.get(str(status)) or errors.StoreFailure
+    if kind is errors.ObjectNotFound and context.get("operation") == "ListObjectsV2":
+        # A LIST asks for no object; S3 says NoSuchBucket, and a web server says nothing.
+        kind = errors.BucketNotFound if code and not code.isdigit() else errors.NotS3
     text = f"S3 answered {status} {code}".rstrip() + (f": {message}" if message else "")
     if kind is errors.WrongRegion:
         return errors.WrongRegion(text, region=region, **context)

@@ -11,7 +11,7 @@
 
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -21,18 +21,21 @@ from aiobotocore.httpxsession import HttpxSession
 from aiobotocore.session import AioSession
 from awscrt.auth import AwsCredentials
 from botocore import UNSIGNED
-from botocore.exceptions import BotoCoreError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from s3mount import __version__
 from s3mount.core.location import Location
-from s3mount.errors import NoCredentials
-from s3mount.store.s3_errors import from_botocore
+from s3mount.errors import BadOption, NoCredentials
+from s3mount.store.s3_errors import from_provider
 
 #: Used when nothing names a region; the bucket's answer corrects it.
 DEFAULT_REGION = "us-east-1"
 #: Seconds; S3 connects within milliseconds or not at all, and ten attempts follow.
 CONNECT_TIMEOUT_S = 5
 _READ_TIMEOUT_S = 30
+#: What providers let out besides botocore's own: a program or token file that is not there, an
+#: answer without keys, and "refreshed, but still expired".
+_PROVIDER_ERRORS = (BotoCoreError, ClientError, OSError, KeyError, ValueError, RuntimeError)
 #: Where distributions keep their CA bundle when OpenSSL's own default is elsewhere.
 _SYSTEM_BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 
@@ -107,12 +110,13 @@ class CredentialSource:
         """Renew the snapshot if botocore finds the credentials old.
 
         Raises:
-            NoCredentials: the provider failed.
+            AccessDenied, most often as NoCredentials: the provider failed.
+            StoreUnreachable: nobody answers at the provider's endpoint.
         """
         try:
             frozen = await self._credentials.get_frozen_credentials()
-        except BotoCoreError as error:
-            raise from_botocore(error, bucket="", key="", operation="credentials") from error
+        except _PROVIDER_ERRORS as error:
+            raise from_provider(error) from error
         if frozen is not self._frozen:
             self._snapshot = AwsCredentials(frozen.access_key, frozen.secret_key, frozen.token)
             self._frozen = frozen
@@ -125,12 +129,22 @@ class CredentialSource:
 
 
 class S3Session:
-    """One botocore session: everything that does not depend on the bucket's region."""
+    """One botocore session: everything that does not depend on the bucket's region.
+
+    Raises:
+        NoCredentials: the AWS configuration cannot be read, or has no such profile.
+    """
 
     def __init__(self, config: S3Config) -> None:
         self._config = config
         self._session = AioSession(profile=config.profile)
         self._session.set_default_client_config(AioConfig(http_session_cls=HttpxSession))
+        # botocore knows neither --region nor AWS_REGION, and STS needs a region to assume a role.
+        try:
+            self._session.set_config_variable("region", self.region)
+        except BotoCoreError as error:
+            raise from_provider(error) from error
+        self._source: CredentialSource | None = None
 
     @property
     def ca_bundle(self) -> str | None:
@@ -149,23 +163,27 @@ class S3Session:
         """The chain's credentials; None for an anonymous mount.
 
         Raises:
-            NoCredentials: no provider has any.
+            NoCredentials: no provider has any.  Otherwise as `CredentialSource.refresh`.
         """
         if self._config.is_anonymous:
             return None
         try:
             found = await self._session.get_credentials()
-        except BotoCoreError as error:
-            raise from_botocore(error, bucket="", key="", operation="credentials") from error
+        except _PROVIDER_ERRORS as error:
+            raise from_provider(error) from error
         if found is None:
             raise NoCredentials("no credentials were found")
-        source = CredentialSource(found)
-        await source.refresh()
-        return source
+        self._source = CredentialSource(found)
+        await self._source.refresh()
+        return self._source
 
     @asynccontextmanager
     async def client(self, region: str) -> AsyncIterator[Any]:
-        """An S3 client of aiobotocore for one region."""
+        """An S3 client of aiobotocore for one region.
+
+        Raises:
+            BadOption: no client can be made with this region, endpoint or CA bundle.
+        """
         config = AioConfig(
             http_session_cls=HttpxSession,
             signature_version=UNSIGNED if self._config.is_anonymous else "s3v4",
@@ -181,14 +199,28 @@ class S3Session:
                 "us_east_1_regional_endpoint": "regional",
             },
         )
-        async with self._session.create_client(
+        creator = self._session.create_client(
             "s3",
             region_name=region,
             endpoint_url=self._config.endpoint_url,
             verify=self.ca_bundle,
             config=config,
-        ) as client:
+        )
+        async with AsyncExitStack() as stack:
+            try:
+                client = await stack.enter_async_context(creator)
+            except (BotoCoreError, ValueError, OSError) as error:  # OSError: the CA bundle
+                raise BadOption(
+                    f"region {region!r}, endpoint or CA bundle cannot be used ({error}); "
+                    "check the options, AWS_ variables and the profile"
+                ) from error
+            client.meta.events.register("before-call.s3", self._refresh)
             yield client
+
+    async def _refresh(self, **_: Any) -> None:
+        """Before each call, so that a provider's failure is told as such and not as the request's."""
+        if self._source is not None:
+            await self._source.refresh()
 
     async def endpoint(self, client: Any, region: str) -> Endpoint:
         """Where botocore would send a GET of this bucket."""

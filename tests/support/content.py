@@ -2,7 +2,7 @@
 
 import hashlib
 
-import s3mount.units as units
+from s3mount import units
 
 _PERIOD = 4 * units.MIB
 

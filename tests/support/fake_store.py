@@ -12,7 +12,7 @@ import trio
 from s3mount.core.attrs import ObjectId, ObjectStat
 from s3mount.core.listing import ListPage
 from s3mount.core.ranges import ByteRange
-from s3mount.errors import ObjectChanged, ObjectNotFound, StoreError
+from s3mount.errors import ObjectChanged, ObjectNotFound, StoreError, StoreFailure
 from s3mount.store.base import MAX_PAGE
 
 
@@ -56,12 +56,8 @@ class FakeStore:
             items = [item for item in items if self._rank(item) > self._rank(token)]
         limit = min(max_keys, self.max_page)
         page, rest = items[:limit], items[limit:]
-        objects = tuple(
-            self.objects[item][0]
-            for item in page
-            if item in self.objects and not self._is_common(item, prefix, delimiter)
-        )
         prefixes = tuple(item for item in page if self._is_common(item, prefix, delimiter))
+        objects = tuple(self.objects[item][0] for item in page if item not in prefixes)
         return ListPage(objects, prefixes, page[-1] if rest else None)
 
     def _items(self, prefix: str, delimiter: str) -> list[str]:
@@ -94,6 +90,10 @@ class FakeStore:
         found, content = self.objects.get(wanted.key, (None, b""))
         if found is None or (wanted.etag and found.etag != wanted.etag):
             raise ObjectChanged("another version", key=wanted.key, operation="GetObject")
+        if span.start >= len(content):
+            raise ObjectChanged("no byte of that range", key=wanted.key, operation="GetObject")
+        if span.stop > len(content):
+            raise StoreFailure("fewer bytes than asked for", key=wanted.key, operation="GetObject")
         self.counts["bytes"] += span.length
         return content[span.start : span.stop]
 

@@ -1,0 +1,52 @@
+"""Mounts to compare: ours and Debian's s3fs, with the same server, options as their manuals advise."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.mounts import aws_environment, clean_up, is_mounted, mounted
+from tests.support.processes import KEY, SECRET, running, wait_until
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A mount that answers, and its daemon."""
+
+    name: str
+    path: Path
+    pid: int
+
+    def cpu_s(self) -> float:
+        """CPU seconds the daemon used so far, in all threads."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
+@contextlib.contextmanager
+def s3mount(bucket: str, url: str, directory: Path, *flags: str, ca: str | None = None) -> Iterator[Contender]:
+    """Ours, with default options."""
+    trust = ("--ca-bundle", ca) if ca else ()
+    with mounted(bucket, directory, *flags, *trust, url=url, env=aws_environment(AWS_MAX_ATTEMPTS="10")) as mount:
+        yield Contender("s3mount", mount.path, mount.process.pid)
+
+
+@contextlib.contextmanager
+def s3fs(bucket: str, url: str, directory: Path, ca: str | None = None) -> Iterator[Contender]:
+    """s3fs-fuse: parallel ranges and no disk cache, as its manual advises for reading once."""
+    path = directory / "mnt"
+    path.mkdir(parents=True)
+    secret = directory / "passwd"
+    secret.touch(mode=0o600)
+    secret.write_text(f"{KEY}:{SECRET}", encoding="ascii")
+    options = f"url={url},use_path_request_style,passwd_file={secret},ro,parallel_count=16,multipart_size=8"
+    options += ",no_check_certificate,ssl_verify_hostname=0" if ca else ""
+    with running(["s3fs", bucket, str(path), "-f", "-o", options], directory / "s3fs.log") as process:
+        try:
+            wait_until(lambda: is_mounted(path), 30, "s3fs mounting")
+            yield Contender("s3fs", path, process.pid)
+        finally:
+            clean_up(path, process)

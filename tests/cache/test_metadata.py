@@ -1,0 +1,167 @@
+"""The metadata cache on a clock that the tests turn."""
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from s3mount.cache.metadata import FRESH_S, MAX_RECORDS, MetadataCache, Record
+from s3mount.core.attrs import ObjectStat
+
+FILE = ObjectStat("a", '"1"', 10, 1_700_000_000)
+
+
+class Timer:
+    """Monotonic seconds, by hand."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def timer() -> Timer:
+    return Timer()
+
+
+@pytest.fixture
+def cache(timer: Timer) -> MetadataCache:
+    return MetadataCache(timer)
+
+
+def test_freshness_counts_from_when_s3_was_asked(cache: MetadataCache, timer: Timer) -> None:
+    """An answer that took most of its time to arrive is good only for the rest."""
+    asked_at = cache.now()
+    timer.now += 0.75
+    record = cache.put("a", FILE, asked_at)
+    assert cache.remaining(record) == 0.25
+    timer.now += 0.125
+    assert cache.get("a") is record
+    timer.now += 0.125
+    assert cache.get("a") is None
+    assert cache.remaining(record) == 0.0
+
+
+def test_an_answer_older_than_its_time_is_returned_but_not_kept(cache: MetadataCache, timer: Timer) -> None:
+    """A LIST that took longer than a record lasts answers its caller, and nobody after it."""
+    asked_at = cache.now()
+    timer.now += 30
+    record = cache.put("a", FILE, asked_at)
+    assert record.found == FILE
+    assert cache.remaining(record) == 0.0
+    assert cache.get("a") is None
+    assert cache.statistics().records == 0
+
+
+def test_an_overtaken_answer_does_not_replace_a_newer_one(cache: MetadataCache, timer: Timer) -> None:
+    """A slow LIST that was asked before somebody's lookup does not bring the older version back."""
+    asked_at = cache.now()
+    timer.now += 0.25
+    newer = cache.put("a", FILE, cache.now())
+    timer.now += 0.25
+    assert cache.put("a", None, asked_at).found is None
+    assert cache.get("a") is newer
+
+
+def test_a_directory_is_a_record_without_an_object(cache: MetadataCache) -> None:
+    """That a path is a directory is remembered as such, not as a miss."""
+    cache.put("d", None, cache.now())
+    assert cache.get("d") == Record(None, cache.now() + FRESH_S)
+    assert cache.get("absent") is None
+
+
+def test_the_kernel_gets_what_is_left(cache: MetadataCache, timer: Timer) -> None:
+    """What the kernel may still use falls from the whole time to zero, and is never negative."""
+    asked_at = cache.now()
+    record = cache.put("a", FILE, asked_at)
+    for elapsed, left in [(0.0, 1.0), (0.5, 0.5), (1.0, 0.0), (5.0, 0.0)]:
+        timer.now = asked_at + elapsed
+        assert cache.remaining(record) == left
+        assert cache.remaining_since(asked_at) == left
+
+
+def test_a_dropped_path_asks_again(cache: MetadataCache) -> None:
+    """After a contradiction the path is unknown, others are not, and dropping twice is no error."""
+    cache.put("a", FILE, cache.now())
+    cache.put("b", None, cache.now())
+    cache.drop("a")
+    cache.drop("a")
+    assert cache.get("a") is None
+    assert cache.get("b") is not None
+
+
+def test_hits_and_misses_are_counted(cache: MetadataCache, timer: Timer) -> None:
+    """Each look-up is one hit or one miss; an expired record is a miss."""
+    cache.put("a", FILE, cache.now())
+    cache.get("a")
+    cache.get("b")
+    timer.now += 2
+    cache.get("a")
+    statistics = cache.statistics()
+    assert (statistics.records, statistics.hits, statistics.misses) == (0, 1, 2)
+
+
+def test_records_are_bounded(cache: MetadataCache) -> None:
+    """A listing of more names than the bound keeps the bound, and the newest of them."""
+    for number in range(MAX_RECORDS + 10):
+        cache.put(f"{number}", None, cache.now())
+    assert cache.statistics().records == MAX_RECORDS
+    assert cache.get(f"{MAX_RECORDS + 9}") is not None
+    assert cache.get("0") is None
+    cache.check_invariants()
+
+
+@pytest.mark.parametrize("spoil", ["slash", "future"])
+def test_a_broken_cache_is_found(cache: MetadataCache, spoil: str) -> None:
+    """check_invariants raises for a path that ends in a slash, and for a record from the future."""
+    cache.check_invariants()
+    cache.put("a/" if spoil == "slash" else "a", None, cache.now() + (spoil == "future"))
+    with pytest.raises(ValueError, match=r"slash|longer than allowed"):
+        cache.check_invariants()
+
+
+class Requests(RuleBasedStateMachine):
+    """Answers that arrive late and out of order, drops, and time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.timer = Timer()
+        self.cache = MetadataCache(self.timer, fresh_s=2.0)
+        self.model: dict[str, Record] = {}
+        self.dropped_at: dict[str, float] = {}
+
+    @rule(quarters=st.integers(0, 10))
+    def wait(self, quarters: int) -> None:
+        self.timer.now += quarters / 4
+
+    @rule(path=st.sampled_from("abc"), age_quarters=st.integers(0, 10), found=st.sampled_from([FILE, None]))
+    def answer(self, path: str, age_quarters: int, found: ObjectStat | None) -> None:
+        asked_at = self.timer.now - age_quarters / 4
+        record = self.cache.put(path, found, asked_at)
+        assert record == Record(found, asked_at + 2.0)
+        held = self.model.get(path)
+        if asked_at < self.dropped_at.get(path, asked_at):
+            return  # the question was asked before the drop
+        if record.expires_at > self.timer.now and (held is None or held.expires_at <= record.expires_at):
+            self.model[path] = record
+
+    @rule(path=st.sampled_from("abc"))
+    def drop(self, path: str) -> None:
+        self.cache.drop(path)
+        self.model.pop(path, None)
+        self.dropped_at[path] = self.timer.now
+
+    @invariant()
+    def only_fresh_records_are_found(self) -> None:
+        self.cache.check_invariants()
+        for path in "abc":
+            expected = self.model.get(path)
+            if expected is not None and expected.expires_at <= self.timer.now:
+                expected = None
+            assert self.cache.get(path) == expected
+
+
+Requests.TestCase.settings = settings(max_examples=100, stateful_step_count=30)
+test_no_record_is_found_after_its_time = Requests.TestCase

@@ -1,0 +1,87 @@
+"""Keys and the names the kernel uses for their components."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from s3mount.core.keys import (
+    MAX_KEY_BYTES,
+    child_key,
+    fits_in_key,
+    is_directory_key,
+    is_legal_component,
+    name_from_kernel,
+    name_to_kernel,
+)
+from s3mount.errors import InvalidName
+from tests.core.strategies import any_text
+
+
+@pytest.mark.parametrize("name", [b"", b".", b"..", b"a\0b", b"\0", b"a/b", b"/", b"..\0"])
+def test_a_name_no_key_can_have_is_invalid(name: bytes) -> None:
+    """Empty, dot, dot-dot, a NUL or a slash are refused before any request."""
+    with pytest.raises(InvalidName):
+        name_from_kernel(name)
+
+
+@pytest.mark.parametrize("name", [b"\xff", b"caf\xe9", b"\xed\xa0\x80", b"\xc0\xaf", b"\xf0\x9f\x98"])
+def test_a_name_that_is_not_utf8_is_invalid(name: bytes) -> None:
+    """Latin-1, lone surrogates, overlong and broken sequences stand for no key, and the message is printable."""
+    with pytest.raises(InvalidName, match="is not UTF-8") as caught:
+        name_from_kernel(name)
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("name", ["...", " ", "\\", "a\nb", "\x01", "-", "~", ".a", "e\u0301", "\u00e9", "\U0001f600"])
+def test_an_odd_name_is_legal(name: str) -> None:
+    """Everything else is an ordinary name: the backslash, control characters, composed and combining."""
+    assert is_legal_component(name)
+    assert name_from_kernel(name.encode()) == name
+
+
+@given(any_text)
+def test_a_legal_component_survives_the_kernel(component: str) -> None:
+    """The kernel's bytes for a component name the same component again; the others are refused."""
+    if is_legal_component(component) and "/" not in component:
+        assert name_from_kernel(name_to_kernel(component)) == component
+    else:
+        with pytest.raises(InvalidName):
+            name_from_kernel(component.encode())
+
+
+@given(st.binary(max_size=12))
+def test_bytes_are_a_legal_name_or_invalid(name: bytes) -> None:
+    """No bytes from the kernel give a component that the listing would hide, or another name than asked."""
+    try:
+        component = name_from_kernel(name)
+    except InvalidName:
+        return
+    assert is_legal_component(component)
+    assert "/" not in component
+    assert name_to_kernel(component) == name
+
+
+@given(any_text)
+def test_a_directory_key_is_empty_or_ends_in_a_slash(key: str) -> None:
+    """The root's key is empty; every other directory's ends in the separator, a file's never does."""
+    assert is_directory_key("")
+    assert is_directory_key(key + "/")
+    assert is_directory_key(key) == (key[-1:] in ("", "/"))
+
+
+@given(any_text, any_text.filter(lambda name: is_legal_component(name) and "/" not in name))
+def test_a_child_s_key_extends_its_directory_s(directory: str, name: str) -> None:
+    """A child's key is the directory's and the name, and is a file's until the separator is added."""
+    child = child_key(directory + "/", name)
+    assert child == f"{directory}/{name}"
+    assert not is_directory_key(child)
+
+
+@pytest.mark.parametrize("character", ["a", "\u00e9", "\u4e2d", "\U0001f600"])
+def test_a_key_is_measured_in_bytes(character: str) -> None:
+    """1,024 bytes of UTF-8 fit, one more does not, however many characters they are."""
+    width = len(character.encode())
+    longest = character * (MAX_KEY_BYTES // width)
+    longest += "x" * (MAX_KEY_BYTES - len(longest.encode()))
+    assert fits_in_key(longest)
+    assert not fits_in_key(longest + "x")

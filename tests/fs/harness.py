@@ -1,0 +1,106 @@
+"""A file system over a store in memory: everything but FUSE and S3."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import trio
+
+from s3mount.cache.metadata import MetadataCache
+from s3mount.core.attrs import FileAttrs, Ownership
+from s3mount.fs.blocks import BlockStore
+from s3mount.fs.budget import ByteBudget
+from s3mount.fs.directories import DirectoryLister
+from s3mount.fs.filesystem import S3FileSystem
+from s3mount.fs.resolver import Resolver
+from s3mount.store.base import ObjectStore
+from s3mount.units import MIB
+
+ROOT = 1
+OWNER = Ownership(uid=1000, gid=1000)
+
+
+class Mounted:
+    """The file system and its parts, with the verbs a program would use."""
+
+    def __init__(self, filesystem: S3FileSystem, budget: ByteBudget, blocks: BlockStore) -> None:
+        self.fs = filesystem
+        self.budget = budget
+        self.blocks = blocks
+
+    async def walk(self, path: str) -> FileAttrs:
+        """Look a path up component by component, as the kernel does, and keep the references."""
+        attrs = None
+        ino = ROOT
+        for name in path.split("/"):
+            attrs = await self.fs.lookup(ino, name.encode())
+            ino = attrs.ino
+        assert attrs is not None
+        return attrs
+
+    async def names(self, ino: int = ROOT, batch: int = 1000) -> list[str]:
+        """All names of a directory, in replies of at most `batch` entries."""
+        handle = self.fs.opendir(ino)
+        found: list[str] = []
+        offset = 0
+        while True:
+            reply: list[tuple[str, int]] = []
+
+            def emit(name: bytes, _: FileAttrs, next_offset: int, into: list[tuple[str, int]] = reply) -> bool:
+                if len(into) == batch:
+                    return False
+                into.append((name.decode(), next_offset))
+                return True
+
+            await self.fs.readdir(handle, offset, emit)
+            if not reply:
+                break
+            found += [name for name, _ in reply]
+            offset = reply[-1][1]
+        self.fs.releasedir(handle)
+        return found
+
+    async def read_file(self, path: str, step: int = 128 * 1024) -> bytes:
+        """Open, read to the end in steps, close."""
+        attrs = await self.walk(path)
+        handle = await self.fs.open(attrs.ino, for_writing=False)
+        try:
+            pieces = []
+            offset = 0
+            while piece := await self.read(handle, offset, step):
+                pieces.append(bytes(piece))
+                offset += len(piece)
+            return b"".join(pieces)
+        finally:
+            self.fs.release(handle)
+
+    async def read(self, handle: int, offset: int, length: int) -> memoryview:
+        """As the FUSE handler reads: at once if it can be."""
+        content = self.fs.read_nowait(handle, offset, length)
+        return await self.fs.read(handle, offset, length) if content is None else content
+
+
+@asynccontextmanager
+async def file_system(
+    store: ObjectStore, *, prefix: str = "", budget_bytes: int = 256 * MIB, part_size: int = 8 * MIB
+) -> AsyncIterator[Mounted]:
+    """A file system on `store`; every invariant is checked, and every gauge is zero, when it ends."""
+    async with trio.open_nursery() as nursery:
+        cache = MetadataCache(trio.current_time)
+        budget = ByteBudget(budget_bytes)
+        blocks = BlockStore(store, budget, nursery, part_size)
+        filesystem = S3FileSystem(
+            prefix,
+            resolver=Resolver(store, cache),
+            lister=DirectoryLister(store, cache),
+            cache=cache,
+            blocks=blocks,
+            owner=OWNER,
+            mounted_at_s=1_700_000_000,
+        )
+        yield Mounted(filesystem, budget, blocks)
+        filesystem.check_invariants()
+        budget.check_invariants()
+        nursery.cancel_scope.cancel()
+    filesystem.check_invariants()
+    if filesystem.statistics().open_files == 0:
+        assert budget.statistics().used == 0, "bytes are held though no file is open"
