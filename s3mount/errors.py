@@ -58,10 +58,7 @@ class BadHandle(FileSystemError):
 
 
 class StaleInode(FileSystemError):
-    """The inode stands for content that the bucket no longer has under that name.
-
-    The kernel looks the name up again and retries by itself when it can.
-    """
+    """The bucket no longer has that content under that name; the kernel looks it up again by itself."""
 
 
 # -- what S3 answered -----------------------------------------------------------------------

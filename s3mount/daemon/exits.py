@@ -62,6 +62,7 @@ TABLE: dict[type[errors.S3MountError], Verdict] = {
     ),
     errors.StoreUnreachable: Verdict(ExitCode.ENDPOINT, "check --endpoint-url, the network and proxy variables"),
     errors.NotS3: Verdict(ExitCode.ENDPOINT, "check --endpoint-url: something else answers there"),
+    errors.StoreThrottled: Verdict(ExitCode.ENDPOINT, "the server is overloaded; try again later"),
     errors.StoreError: Verdict(ExitCode.ENDPOINT, "check --endpoint-url; the server may not be S3, or may be broken"),
 }
 

@@ -27,11 +27,15 @@ _FILE_MODE = 0o640
 
 
 class _DroppingQueueHandler(logging.handlers.QueueHandler):
+    """The queue itself has no bound, because the listener's end mark must always fit."""
+
+    def __init__(self, records: "queue.Queue[logging.LogRecord]") -> None:
+        super().__init__(records)
+        self.records = records
+
     def enqueue(self, record: logging.LogRecord) -> None:
-        try:
-            self.queue.put_nowait(record)
-        except queue.Full:
-            return
+        if self.records.qsize() < _MAX_QUEUED:
+            self.records.put_nowait(record)
 
 
 @contextmanager
@@ -49,7 +53,7 @@ def logging_to(config: LogConfig, *, is_foreground: bool) -> Iterator[None]:
     sinks = [sink]
     if not is_foreground and not config.is_off and not _is_stderr(sink):
         sinks.append(_terminal())
-    records: queue.Queue[logging.LogRecord] = queue.Queue(_MAX_QUEUED)
+    records: queue.Queue[logging.LogRecord] = queue.Queue()
     handler = _DroppingQueueHandler(records)
     listener = logging.handlers.QueueListener(records, *sinks, respect_handler_level=True)
     root.addHandler(handler)
@@ -67,8 +71,8 @@ def _sink(config: LogConfig, *, is_foreground: bool) -> logging.Handler:
         return logging.NullHandler()
     if config.directory is not None:
         return _file(config.directory)
-    if not is_foreground and SYSLOG_SOCKET.exists():
-        return _syslog()
+    if not is_foreground:
+        return _syslog() if SYSLOG_SOCKET.exists() else _terminal()
     stderr = logging.StreamHandler()
     stderr.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     return stderr
@@ -101,6 +105,8 @@ def _file(directory: Path) -> logging.Handler:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, _FILE_MODE))
         handler = logging.FileHandler(path)
     except OSError as error:
-        raise BadOption(f"the log directory {str(directory)!r} cannot be written: {error.strerror}") from error
+        raise BadOption(
+            f"the log directory {str(directory)!r} cannot be written ({error.strerror}); choose another"
+        ) from error
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     return handler

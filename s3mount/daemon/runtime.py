@@ -65,7 +65,7 @@ async def _run(config: MountConfig, readiness: Readiness, manager: ServiceManage
         ):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_announce, config, readiness, manager, parts)
-                nursery.start_soon(_stop_on_signal, signals, mount_point, parts, nursery)
+                nursery.start_soon(_stop_on_signal, signals, mount_point, parts, nursery, manager)
                 await session.serve()
                 nursery.cancel_scope.cancel()
             manager.stopping()
@@ -100,9 +100,10 @@ async def _announce(config: MountConfig, readiness: Readiness, manager: ServiceM
 
 
 async def _stop_on_signal(
-    signals: AsyncIterator[int], mount_point: str, parts: Components, nursery: trio.Nursery
+    signals: AsyncIterator[int], mount_point: str, parts: Components, nursery: trio.Nursery, manager: ServiceManager
 ) -> None:
     async for number in signals:
+        manager.stopping()
         log.info("stopping on %s", signal.Signals(number).name)
         with trio.move_on_after(_UNMOUNT_S):
             await trio.to_thread.run_sync(mountpoint.unmount, mount_point, abandon_on_cancel=True)

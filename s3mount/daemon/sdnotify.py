@@ -12,14 +12,17 @@ class ServiceManager:
 
     def __init__(self, address: str | None) -> None:
         self._address = "\0" + address[1:] if address and address.startswith("@") else address
+        self._is_stopping = False
 
     def ready(self, status: str) -> None:
         """The mount answers."""
         self._send(f"READY=1\nSTATUS={status}")
 
     def stopping(self) -> None:
-        """The mount is on its way out."""
-        self._send("STOPPING=1")
+        """The mount is on its way out; said once, whoever finds it out first."""
+        if not self._is_stopping:
+            self._is_stopping = True
+            self._send("STOPPING=1")
 
     def _send(self, message: str) -> None:
         if not self._address:

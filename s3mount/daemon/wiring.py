@@ -19,7 +19,6 @@ from s3mount.fuse.operations import Operations
 from s3mount.store.connect import connect
 from s3mount.store.guarded import GuardedStore
 
-
 #: Seconds that a whole call gets beyond the deadline of a request: when S3 is late, the request
 #: fails first, and the log names bucket, key and operation.
 _NAMING_S = 1.0

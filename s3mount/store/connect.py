@@ -32,7 +32,7 @@ from s3mount.store.session import S3Config, S3Session
 log = logging.getLogger(__name__)
 
 #: Seconds for all probing; the user waits for it in front of a prompt.
-PROBE_DEADLINE_S = 12.0
+PROBE_DEADLINE_S = 10.0
 _MAX_REFUSALS = 2
 
 

@@ -1,0 +1,254 @@
+"""The command's flags: which exist, what each means in the configuration, and what is refused."""
+
+import os
+from collections.abc import Mapping
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from s3mount import __version__
+from s3mount.cli.mount import build_config, main
+from s3mount.config import MountConfig
+from s3mount.core.location import Location
+from s3mount.daemon.exits import ExitCode
+from s3mount.errors import BadOption
+from s3mount.units import GIB, MIB
+from tests.support.mounts import aws_environment, run_command
+from tests.support.refusals import refusal, refusal_in_both_modes
+
+#: The issue's list: Mountpoint's names for the same things.
+FLAGS = {
+    "--prefix", "--region", "--endpoint-url", "--force-path-style", "--profile", "--no-sign-request",
+    "--requester-pays", "--expected-bucket-owner", "--ca-bundle", "--read-only", "--allow-other", "--allow-root",
+    "--uid", "--gid", "--file-mode", "--dir-mode", "--auto-unmount", "--part-size", "--maximum-throughput-gbps",
+    "--memory-target", "--request-deadline", "--foreground", "-f", "--debug", "-d", "--log-directory", "-l",
+    "--no-log", "--version",
+}  # fmt: skip
+
+
+def configured(*flags: str, bucket: str = "bucket", env: Mapping[str, str] | None = None) -> MountConfig:
+    """What the command line means."""
+    with main.make_context("s3mount", [bucket, "/mnt/x", *flags]) as context:
+        values = dict(context.params)
+    return build_config(values.pop("bucket"), values.pop("directory"), values, env or {})
+
+
+def test_the_flags_are_the_documented_ones() -> None:
+    """A flag more or fewer is a change of the interface."""
+    assert {name for parameter in main.params for name in parameter.opts if name.startswith("-")} == FLAGS
+
+
+def test_version_and_help() -> None:
+    """--version names the version, --help every flag, and both are successes."""
+    version, help_text = run_command("--version"), run_command("--help")
+    assert (version.returncode, help_text.returncode) == (0, 0)
+    assert version.stdout == f"s3mount, version {__version__}\n"
+    assert all(flag in help_text.stdout for flag in FLAGS)
+
+
+def test_defaults() -> None:
+    """Without flags: the user's own files, read-only for others, found region, 8 MiB parts, 60 s."""
+    config = configured()
+    assert config.s3.location == Location("bucket")
+    assert (config.s3.region, config.s3.inferred_region, config.s3.endpoint_url) == (None, None, None)
+    assert not any([config.s3.force_path_style, config.s3.is_anonymous, config.s3.requester_pays])
+    assert config.s3.max_attempts == 10
+    assert (config.owner.uid, config.owner.gid) == (os.getuid(), os.getgid())
+    assert (config.owner.file_mode, config.owner.dir_mode) == (0o644, 0o755)
+    assert config.read.part_size == config.crt.part_size == 8 * MIB
+    assert config.guard.deadline_s == 60.0
+    assert (config.fuse.mount_point, config.fuse.source) == ("/mnt/x", "bucket")
+    assert not any([config.fuse.allow_other, config.fuse.allow_root, config.fuse.auto_unmount])
+    assert config.log.directory is None
+    assert not any([config.log.is_debug, config.log.is_off])
+
+
+@pytest.mark.parametrize(
+    ("flags", "path", "expected"),
+    [
+        (["--prefix", "a/b/"], "s3.location", Location("bucket", "a/b/")),
+        (["--region", "eu-west-1"], "s3.region", "eu-west-1"),
+        (["--endpoint-url", "http://h:9000"], "s3.endpoint_url", "http://h:9000"),
+        (["--force-path-style"], "s3.force_path_style", True),
+        (["--profile", "p"], "s3.profile", "p"),
+        (["--no-sign-request"], "s3.is_anonymous", True),
+        (["--requester-pays"], "s3.arguments", {"RequestPayer": "requester"}),
+        (["--expected-bucket-owner", "123456789012"], "s3.arguments", {"ExpectedBucketOwner": "123456789012"}),
+        (["--ca-bundle", __file__], "s3.ca_bundle", __file__),
+        (["--allow-other"], "fuse.allow_other", True),
+        (["--allow-root"], "fuse.allow_root", True),
+        (["--auto-unmount"], "fuse.auto_unmount", True),
+        (["--uid", "1234"], "owner.uid", 1234),
+        (["--gid", "0"], "owner.gid", 0),
+        (["--file-mode", "0400"], "owner.file_mode", 0o400),
+        (["--dir-mode", "500"], "owner.dir_mode", 0o500),
+        (["--part-size", "16MiB"], "read.part_size", 16 * MIB),
+        (["--part-size", "16777216"], "crt.part_size", 16 * MIB),
+        (["--memory-target", "1024"], "read.budget_bytes", 768 * MIB),
+        (["--maximum-throughput-gbps", "100"], "crt.connections", 250),
+        (["--request-deadline", "2min"], "guard.deadline_s", 120.0),
+        (["-d"], "log.is_debug", True),
+        (["--no-log"], "log.is_off", True),
+        (["-l", "/var/log/x"], "log.directory", Path("/var/log/x")),
+        (["--read-only"], "fuse.mount_point", "/mnt/x"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_what_a_flag_means(flags: list[str], path: str, expected: Any) -> None:
+    """Each flag arrives at the one place of the configuration that it is about."""
+    assert attrgetter(path)(configured(*flags)) == expected
+
+
+def test_mount_options() -> None:
+    """What the kernel is told: read-only always, and what the flags ask for."""
+    plain = configured().fuse.options
+    assert {"ro", "nosuid", "nodev", "default_permissions", "fsname=bucket", "subtype=s3mount"} <= plain
+    assert configured("--allow-other", "--auto-unmount").fuse.options == plain | {"allow_other", "auto_unmount"}
+
+
+def test_bucket_as_address() -> None:
+    """s3://bucket/prefix/ is a bucket and a prefix, and shows as both in `mount`."""
+    config = configured(bucket="s3://bucket/some/prefix/")
+    assert config.s3.location == Location("bucket", "some/prefix/")
+    assert config.fuse.source == "bucket/some/prefix/"
+
+
+def test_relative_paths_survive_the_change_of_directory(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
+    """The background lives in /, so the directories and the CA bundle of the command line are made absolute."""
+    monkeypatch.chdir(work)
+    (work / "ca.pem").touch()
+    flags = ["bucket", "mnt", "--ca-bundle", "ca.pem", "-l", "logs"]
+    with main.make_context("s3mount", flags) as context:
+        values = dict(context.params)
+    config = build_config(values.pop("bucket"), values.pop("directory"), values, {})
+    assert config.fuse.mount_point == str(work / "mnt")
+    assert config.log.directory == work / "logs"
+    assert config.s3.ca_bundle == str(work / "ca.pem")
+
+
+@pytest.mark.parametrize(
+    ("env", "path", "expected"),
+    [
+        ({"AWS_REGION": "eu-west-1", "AWS_DEFAULT_REGION": "x"}, "s3.inferred_region", "eu-west-1"),
+        ({"AWS_DEFAULT_REGION": "eu-west-1"}, "s3.inferred_region", "eu-west-1"),
+        ({"AWS_ENDPOINT_URL": "https://h"}, "s3.endpoint_url", "https://h"),
+        ({"AWS_ENDPOINT_URL": "https://h", "AWS_ENDPOINT_URL_S3": "https://s3"}, "s3.endpoint_url", "https://s3"),
+        ({"AWS_ENDPOINT_URL": ""}, "s3.endpoint_url", None),
+        ({"AWS_CA_BUNDLE": __file__}, "s3.ca_bundle", __file__),
+        ({"AWS_MAX_ATTEMPTS": "3"}, "s3.max_attempts", 3),
+    ],
+    ids=str,
+)
+def test_environment(env: dict[str, str], path: str, expected: Any) -> None:
+    """The variables of the AWS tools mean what they mean there; an empty one means nothing."""
+    assert attrgetter(path)(configured(env=env)) == expected
+
+
+def test_flags_win_over_the_environment() -> None:
+    """What is typed counts more than what is set."""
+    env = {"AWS_REGION": "eu-west-1", "AWS_ENDPOINT_URL": "https://env", "AWS_CA_BUNDLE": "/nonexistent"}
+    config = configured("--region", "us-west-2", "--endpoint-url", "https://flag", "--ca-bundle", __file__, env=env)
+    assert (config.s3.region, config.s3.endpoint_url, config.s3.ca_bundle) == ("us-west-2", "https://flag", __file__)
+
+
+@pytest.mark.parametrize(
+    ("flags", "env", "says"),
+    [
+        (["--allow-other", "--allow-root"], {}, "exclude each other"),
+        (["--no-sign-request", "--profile", "p"], {}, "exclude each other"),
+        (["--no-log", "--debug"], {}, "--no-log excludes"),
+        (["--no-log", "-l", "/x"], {}, "--no-log excludes"),
+        (["-l", "/mnt/x"], {}, "lies inside the mount point"),
+        (["-l", "/mnt/x/y/../z"], {}, "lies inside the mount point"),
+        (["--endpoint-url", ""], {}, "--endpoint-url '' is not a URL"),
+        (["--endpoint-url", "host:9000"], {}, "is not a URL; write https://HOST"),
+        (["--endpoint-url", "ftp://host"], {}, "is not a URL"),
+        (["--endpoint-url", "http://"], {}, "is not a URL"),
+        (["--endpoint-url", "http://[::1"], {}, "is not a URL"),
+        (["--endpoint-url", "http://host:99999"], {}, "is not a URL"),
+        ([], {"AWS_ENDPOINT_URL": "host"}, "AWS_ENDPOINT_URL 'host' is not a URL"),
+        ([], {"AWS_ENDPOINT_URL_S3": "host"}, "AWS_ENDPOINT_URL_S3 'host' is not a URL"),
+        ([], {"AWS_CA_BUNDLE": "/nonexistent"}, "AWS_CA_BUNDLE names '/nonexistent'"),
+        ([], {"AWS_MAX_ATTEMPTS": "0"}, "AWS_MAX_ATTEMPTS is '0'"),
+        ([], {"AWS_MAX_ATTEMPTS": "many"}, "at least 1"),
+        ([], {"AWS_MAX_ATTEMPTS": "²"}, "at least 1"),
+    ],
+    ids=str,
+)
+def test_contradictions(flags: list[str], env: dict[str, str], says: str) -> None:
+    """What cannot be meant is refused before anything is started."""
+    with pytest.raises(BadOption) as raised:
+        configured(*flags, env=env)
+    assert says in str(raised.value)
+
+
+# -- the real command -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--part-size", "huge"], "'huge' is not a size"),
+        (["--part-size", "1"], "--part-size must be between 5 MiB and 5 GiB"),
+        (["--part-size", "-8MiB"], "is not a size"),
+        (["--part-size", str(10**400)], "--part-size"),
+        (["--memory-target", "10"], "--memory-target must be at least 256 MiB"),
+        (["--file-mode", "999"], "'999' is not a mode"),
+        (["--dir-mode", "01777"], "'01777' is not a mode"),
+        (["--uid", "-1"], "--uid"),
+        (["--uid", str(2**32 - 1)], "--uid"),
+        (["--gid", "staff"], "'staff' is not a valid integer"),
+        (["--request-deadline", "0"], "--request-deadline must be greater than 0"),
+        (["--request-deadline", "soon"], "'soon' is not a duration"),
+        (["--maximum-throughput-gbps", "nan"], "--maximum-throughput-gbps must be a number greater than 0"),
+        (["--maximum-throughput-gbps", "inf"], "--maximum-throughput-gbps must be a number greater than 0"),
+        (["--region", "us east 1"], "region 'us east 1'"),
+        (["--ca-bundle", "/nonexistent"], "'/nonexistent' does not exist"),
+        (["--ca-bundle", __file__], "CA bundle cannot be used"),
+        (["--prefix", "data"], "the prefix 'data' must end with '/'; did you mean 'data/'?"),
+        (["--cache", "/x"], "No such option"),
+    ],
+    ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
+)
+def test_nonsense(work: Path, flags: list[str], says: str) -> None:
+    """The command refuses it in one line that names the option, with the exit code for usage."""
+    line = refusal(work, ExitCode.USAGE, "bucket", str(work), "--endpoint-url", "http://127.0.0.1:1", *flags)
+    assert line.startswith("s3mount: ")
+    assert says in line
+
+
+@pytest.mark.parametrize(
+    ("bucket", "says"),
+    [
+        ("s3://bucket/data", "the prefix 'data' must end with '/'"),
+        ("arn:aws:s3:::bucket", "is not an access point ARN (arn:aws:s3:REGION:ACCOUNT:accesspoint/NAME)"),
+        ("arn:aws:s3:us-east-1:123456789012:accesspoint", "is not an access point ARN"),
+        ("/data", "'/data' is not a bucket name"),
+    ],
+)
+def test_not_a_bucket(work: Path, bucket: str, says: str) -> None:
+    """An address, a name or an ARN that cannot be meant is refused before S3 is asked, the same in both modes."""
+    assert says in refusal_in_both_modes(work, ExitCode.USAGE, bucket, str(work))
+
+
+@pytest.mark.parametrize(("arguments", "says"), [([], "'BUCKET'"), (["bucket"], "'DIRECTORY'")])
+def test_arguments_missing(work: Path, arguments: list[str], says: str) -> None:
+    """A forgotten argument is named, with where to read about it, in one line."""
+    line = refusal(work, ExitCode.USAGE, *arguments)
+    assert says in line
+    assert "s3mount --help" in line
+
+
+def test_endpoint_of_the_environment_is_checked(work: Path) -> None:
+    """A wrong AWS_ENDPOINT_URL is named as such, not as a failure of the daemon."""
+    env = aws_environment(AWS_ENDPOINT_URL="localhost:9000")
+    assert "AWS_ENDPOINT_URL 'localhost:9000' is not a URL" in refusal(
+        work, ExitCode.USAGE, "bucket", str(work), env=env
+    )
+
+
+def test_memory_target_is_shared() -> None:
+    """A large target leaves all but the CRT's pool to read-ahead."""
+    assert configured("--memory-target", "4096").read.budget_bytes == 4 * GIB - 256 * MIB

@@ -1,0 +1,125 @@
+"""The sizes of a mount: how the memory target is shared, and what is refused."""
+
+import os
+import shlex
+import sys
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from s3mount.config import (
+    MAX_PART_SIZE,
+    MIN_MEMORY_TARGET,
+    MIN_PART_SIZE,
+    Limits,
+    default_memory_target,
+    size_components,
+)
+from s3mount.errors import BadOption
+from s3mount.store.crt import POOL_BYTES
+from s3mount.units import GIB, KIB, MIB
+from tests.support.namespaces import in_namespace
+
+PLAIN = Limits(memory_target=GIB)
+
+
+@given(
+    st.integers(MIN_PART_SIZE, 64 * MIB),
+    st.integers(MIN_MEMORY_TARGET, 64 * GIB),
+    st.floats(0.001, 10_000),
+    st.floats(0.001, 1e6),
+)
+def test_sizes_hang_together(part_size: int, memory_target: int, gbps: float, deadline_s: float) -> None:
+    """Whatever is accepted keeps within its target, and lets at least four parts be in flight."""
+    try:
+        crt, guard, read = size_components(Limits(part_size, memory_target, gbps, deadline_s))
+    except BadOption as error:
+        assert "more than a quarter of the read budget" in str(error)  # noqa: PT017  most examples do not raise
+        assert part_size > max(memory_target - POOL_BYTES, memory_target // 2) // 4
+        return
+    assert read.part_size == crt.part_size == part_size
+    assert 4 * part_size <= read.budget_bytes <= memory_target
+    assert read.budget_bytes >= memory_target // 2
+    assert 128 <= crt.connections == guard.max_gets <= 1024
+    assert guard.deadline_s == deadline_s
+    assert 1 <= crt.threads <= 4
+
+
+@pytest.mark.parametrize(
+    ("target", "budget"), [(256 * MIB, 128 * MIB), (512 * MIB, 256 * MIB), (GIB, 768 * MIB), (4 * GIB, 3840 * MIB)]
+)
+def test_how_the_target_is_shared(target: int, budget: int) -> None:
+    """The CRT's pool comes off the target, but never more than half of it."""
+    assert size_components(replace(PLAIN, memory_target=target))[2].budget_bytes == budget
+
+
+@pytest.mark.parametrize(("gbps", "connections"), [(0.1, 128), (10, 128), (51.2, 128), (100, 250), (4000, 1024)])
+def test_connections(gbps: float, connections: int) -> None:
+    """Small files need 128 requests at once on any network; a faster one gets more, up to 1,024."""
+    assert size_components(replace(PLAIN, gbps=gbps))[0].connections == connections
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"part_size": MIN_PART_SIZE - 1}, "--part-size must be between 5 MiB and 5 GiB"),
+        ({"part_size": MAX_PART_SIZE + 1}, "--part-size must be between 5 MiB and 5 GiB"),
+        ({"part_size": 200 * MIB}, "--part-size 200 MiB is more than a quarter of the read budget (768 MiB)"),
+        ({"memory_target": MIN_MEMORY_TARGET - 1}, "--memory-target must be at least 256 MiB"),
+        ({"memory_target": 0}, "--memory-target must be at least 256 MiB"),
+        ({"gbps": 0.0}, "--maximum-throughput-gbps must be"),
+        ({"gbps": -1.0}, "--maximum-throughput-gbps must be"),
+        ({"gbps": float("nan")}, "--maximum-throughput-gbps must be"),
+        ({"gbps": float("inf")}, "--maximum-throughput-gbps must be"),
+        ({"request_deadline_s": 0.0}, "--request-deadline must be greater than 0"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_refusals(change: dict[str, float], says: str) -> None:
+    """A limit that cannot be kept is named with the bound it misses."""
+    with pytest.raises(BadOption) as raised:
+        size_components(replace(PLAIN, **change))
+    assert says in str(raised.value)
+
+
+def test_the_smallest_and_the_largest_part() -> None:
+    """The bounds themselves are allowed, where the memory is."""
+    assert size_components(replace(PLAIN, part_size=MIN_PART_SIZE))[2].part_size == MIN_PART_SIZE
+    vast = replace(PLAIN, part_size=MAX_PART_SIZE, memory_target=64 * GIB)
+    assert size_components(vast)[2].part_size == MAX_PART_SIZE
+
+
+def test_default_memory_target() -> None:
+    """Without a flag: at most a quarter of this machine's memory and 4 GiB, and never below the minimum."""
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    target = default_memory_target()
+    assert MIN_MEMORY_TARGET <= target <= max(MIN_MEMORY_TARGET, min(physical // 4, 4 * GIB))
+    assert size_components(Limits()) == size_components(Limits(memory_target=target))
+
+
+@pytest.mark.mount
+@pytest.mark.parametrize(
+    ("files", "limit"),
+    [
+        ({"memory.max": str(1200 * MIB)}, 1200 * MIB),
+        ({"memory/memory.limit_in_bytes": str(1300 * MIB)}, 1300 * MIB),
+        ({"memory.max": str(1200 * MIB), "memory/memory.limit_in_bytes": str(1100 * MIB)}, 1100 * MIB),
+        ({"memory.max": str(64 * KIB)}, 64 * KIB),
+        ({"memory.max": "max"}, None),
+        ({"memory/memory.limit_in_bytes": "9223372036854771712"}, None),
+        ({}, None),
+    ],
+    ids=["v2", "v1", "the-smaller", "tiny", "v2-none", "v1-none", "no-cgroup"],
+)
+def test_limits_of_the_container(files: dict[str, str], limit: int | None) -> None:
+    """A container's own limit counts, not the host's memory; no limit is none."""
+    script = "mount -t tmpfs tmpfs /sys/fs/cgroup\nmkdir /sys/fs/cgroup/memory\n"
+    script += "".join(f"echo {text} > /sys/fs/cgroup/{name}\n" for name, text in files.items())
+    code = "from s3mount.config import default_memory_target; print(default_memory_target())"
+    result = in_namespace(script + shlex.join([sys.executable, "-c", code]))
+    assert result.returncode == 0, result.stderr
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    usable = physical if limit is None else min(limit, physical)
+    assert int(result.stdout) == min(max(usable // 4, MIN_MEMORY_TARGET), 4 * GIB)

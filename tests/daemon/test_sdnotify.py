@@ -1,0 +1,109 @@
+"""The service manager's protocol on real datagram sockets, alone and through the command."""
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from s3mount.daemon.exits import ExitCode
+from s3mount.daemon.sdnotify import ServiceManager
+from tests.support.mounts import aws_environment, is_mounted, mounted
+from tests.support.proxy import error_answer
+from tests.support.refusals import refusal
+from tests.support.scripted import ScriptedBucket, scripted
+
+BUCKET = "scripted-bucket"
+
+
+@contextlib.contextmanager
+def manager_at(address: str) -> Iterator[socket.socket]:
+    """What systemd does: a datagram socket at this NOTIFY_SOCKET."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.bind("\0" + address[1:] if address.startswith("@") else address)
+        sock.settimeout(30)
+        yield sock
+
+
+def addresses(work: Path) -> list[str]:
+    """Both forms of sd_notify(3): a path, and a name in the abstract namespace."""
+    return [str(work / "notify"), f"@s3mount-test-{os.urandom(8).hex()}"]
+
+
+def is_silent(sock: socket.socket) -> bool:
+    """Whether nothing is waiting to be received."""
+    sock.setblocking(False)  # noqa: FBT003
+    try:
+        sock.recv(4096)
+    except BlockingIOError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("form", [0, 1], ids=["path", "abstract"])
+def test_messages(work: Path, form: int) -> None:
+    """READY with a status line and STOPPING arrive as one datagram each."""
+    address = addresses(work)[form]
+    with manager_at(address) as sock:
+        manager = ServiceManager(address)
+        manager.ready("serving s3://bücket/")
+        manager.stopping()
+        assert sock.recv(4096).decode() == "READY=1\nSTATUS=serving s3://bücket/"
+        assert sock.recv(4096) == b"STOPPING=1"
+        assert is_silent(sock)
+
+
+@pytest.mark.parametrize("address", [None, "", "/nonexistent/notify", "@s3mount-nobody"])
+def test_no_manager(address: str | None) -> None:
+    """Without a manager, or with one that is gone, nothing happens."""
+    manager = ServiceManager(address)
+    manager.ready("serving")
+    manager.stopping()
+
+
+@pytest.mark.mount
+@pytest.mark.parametrize("form", [0, 1], ids=["path", "abstract"])
+def test_the_service_is_ready_when_the_mount_answers(work: Path, form: int) -> None:
+    """At READY=1 the mount can be read at once; STOPPING=1 follows on SIGTERM; nothing else is said."""
+    address = addresses(work)[form]
+    bucket = ScriptedBucket(BUCKET)
+    bucket.objects["a.txt"] = b"hello"
+    env = aws_environment(NOTIFY_SOCKET=address)
+    with manager_at(address) as sock, scripted(bucket) as server:
+        with mounted(BUCKET, work, url=server.url, env=env) as mount:
+            assert sock.recv(4096).decode() == f"READY=1\nSTATUS=serving s3://{BUCKET}/ (us-east-1)"
+            assert (mount.path / "a.txt").read_bytes() == b"hello"
+            assert is_silent(sock)
+            sock.settimeout(30)
+            assert mount.stop() == 0
+            assert sock.recv(4096) == b"STOPPING=1"
+        assert is_silent(sock)
+
+
+@pytest.mark.mount
+def test_a_failed_start_is_never_ready(work: Path) -> None:
+    """A service whose bucket is refused says neither READY nor STOPPING: its exit code says it."""
+    address = addresses(work)[0]
+    env = aws_environment(NOTIFY_SOCKET=address)
+    path = work / "mnt"
+    path.mkdir()
+    with manager_at(address) as sock, scripted(lambda _: error_answer(403, "AccessDenied")) as server:
+        arguments = [BUCKET, str(path), "--foreground", "--endpoint-url", server.url, "--force-path-style"]
+        refusal(path, ExitCode.ACCESS, *arguments, env=env)
+        assert is_silent(sock)
+
+
+@pytest.mark.mount
+def test_stopping_is_said_when_unmounted_from_outside(work: Path) -> None:
+    """An unmount by somebody else ends the service as a stop does."""
+    address = addresses(work)[0]
+    env = aws_environment(NOTIFY_SOCKET=address)
+    with manager_at(address) as sock, scripted(ScriptedBucket(BUCKET)) as server:
+        with mounted(BUCKET, work, url=server.url, env=env) as mount:
+            assert sock.recv(4096).startswith(b"READY=1\n")
+            assert os.spawnlp(os.P_WAIT, "umount", "umount", str(mount.path)) == 0
+            assert sock.recv(4096) == b"STOPPING=1"
+            assert mount.process.wait(30) == 0
+        assert not is_mounted(mount.path)

@@ -1,0 +1,156 @@
+"""Programs that tests run as processes of their own: `python readers.py NAME ARGUMENT…`.
+
+They know nothing of s3mount and use the standard library only: files, as any program does.  A
+process that forks or that may hang must not be the test's own.
+"""
+
+import collections
+import errno
+import hashlib
+import json
+import mmap
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+#: Versioned content changes its stamp every so many bytes: a page of the kernel.
+BLOCK = 4096
+
+
+def start(name: str, *arguments: str | Path) -> subprocess.Popen[str]:
+    """Run one of the programs below; its answer is one JSON value on stdout."""
+    command = [sys.executable, __file__, name, *map(str, arguments)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def answer(process: subprocess.Popen[str], timeout_s: float = 60) -> object:
+    """What a started program found; the test fails when it does not end in time."""
+    try:
+        out, _ = process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        raise
+    assert process.returncode == 0, f"the reader ended with {process.returncode}"
+    return json.loads(out)
+
+
+def versioned(version: int, size: int) -> bytes:
+    """Content that carries its version and its place in every block."""
+    blocks = [b"%015d %015d\n" % (version, index) * (BLOCK // 32) for index in range(-(-size // BLOCK))]
+    return b"".join(blocks)[:size]
+
+
+def version_of(content: bytes) -> int | None:
+    """The version that content is all of; None when it is of none, that is mixed or misplaced."""
+    stamp = content[:15]
+    if not stamp.isdigit() or content != versioned(int(stamp), len(content)):
+        return None
+    return int(stamp)
+
+
+def follow(path: str, stop: str) -> dict[str, object]:
+    """List, open, read whole and close until `stop` exists; tells what each round was.
+
+    Listing makes the kernel know the newest version, so that every round is a race with the next one.
+    The sizes that go with the versions are the caller's: the answer has (version, size) pairs.
+    """
+    rounds: collections.Counter[str] = collections.Counter()
+    seen = set()
+    while not os.path.exists(stop):
+        try:
+            os.listdir(os.path.dirname(path))
+            with open(path, "rb", buffering=0) as file:
+                size = os.fstat(file.fileno()).st_size
+                content = b"".join(iter(lambda: file.read(192 * 1024), b""))
+        except OSError as error:
+            rounds[errno.errorcode[error.errno or 0]] += 1
+            continue
+        version = version_of(content)
+        if version is None or len(content) != size:
+            rounds["mixed"] += 1
+        else:
+            rounds["whole"] += 1
+            seen.add((version, size))
+    return {"rounds": rounds, "seen": sorted(seen)}
+
+
+def shared_descriptor(path: str) -> list[list[tuple[int, str]]]:
+    """Parent and child read one inherited descriptor by turns, until both see the end.
+
+    Answers for each process the (size, SHA-256) of its pieces in the order of reading.
+    """
+    descriptor = os.open(path, os.O_RDONLY)
+    turns = [os.pipe(), os.pipe()]
+    result = os.pipe()
+    pid = os.fork()
+    me, other = (0, 1) if pid else (1, 0)
+    if pid:
+        os.write(turns[0][1], b".")
+    pieces = []
+    while os.read(turns[me][0], 1):
+        piece = os.read(descriptor, 100_003)
+        os.write(turns[other][1], b".")
+        pieces.append((len(piece), hashlib.sha256(piece).hexdigest()))
+        if not piece:
+            break
+    if pid == 0:
+        with os.fdopen(result[1], "w") as sink:
+            json.dump(pieces, sink)
+        os._exit(0)
+    os.close(result[1])
+    with os.fdopen(result[0]) as source:
+        child = json.load(source)
+    os.waitpid(pid, 0)
+    return [pieces, child]
+
+
+def children_read(path: str, count: str) -> list[str]:
+    """So many children open one file at the same moment and read it; answers their SHA-256s."""
+    gate, shut = os.pipe()
+    result = os.pipe()
+    for _ in range(int(count)):
+        if os.fork() == 0:
+            os.close(shut)
+            os.read(gate, 1)  # returns when the parent closes its end
+            os.write(result[1], hashlib.sha256(Path(path).read_bytes()).hexdigest().encode() + b"\n")
+            os._exit(0)
+    os.close(shut)
+    os.close(result[1])
+    with os.fdopen(result[0]) as source:
+        digests = source.read().split()
+    for _ in range(int(count)):
+        os.wait()
+    return digests
+
+
+def read_at(path: str, offset: str, length: str, how: str = "buffered") -> str:
+    """One read of an opened file: the SHA-256 of what came, or the errno's name.
+
+    The kernel asks a second time when a buffered read fails, and never for a direct one.
+    """
+    buffer = mmap.mmap(-1, int(length))  # aligned, as O_DIRECT wants it
+    try:
+        descriptor = os.open(path, os.O_RDONLY | (os.O_DIRECT if how == "direct" else 0))
+        n_bytes = os.preadv(descriptor, [buffer], int(offset))
+    except OSError as error:
+        return errno.errorcode[error.errno or 0]
+    return hashlib.sha256(buffer[:n_bytes]).hexdigest()
+
+
+def digests(*paths: str) -> list[str]:
+    """SHA-256 of each file, one after the other, read in 1 MiB pieces."""
+    found = []
+    for path in paths:
+        digest = hashlib.sha256()
+        with open(path, "rb", buffering=0) as file:
+            while piece := file.read(1 << 20):
+                digest.update(piece)
+        found.append(digest.hexdigest())
+    return found
+
+
+if __name__ == "__main__":
+    _programs = {each.__name__: each for each in (follow, shared_descriptor, children_read, read_at, digests)}
+    json.dump(_programs[sys.argv[1]](*sys.argv[2:]), sys.stdout)
