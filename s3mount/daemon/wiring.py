@@ -16,6 +16,7 @@ from s3mount.fs.filesystem import S3FileSystem
 from s3mount.fs.resolver import Resolver
 from s3mount.fuse.boundary import Boundary
 from s3mount.fuse.operations import Operations
+from s3mount.store.catalogue import SplitCatalogue
 from s3mount.store.connect import connect
 from s3mount.store.guarded import GuardedStore
 
@@ -44,7 +45,9 @@ async def components(config: MountConfig) -> AsyncIterator[Components]:
         StoreError: the bucket cannot be reached or read.
     """
     async with connect(config.s3, config.crt) as connection, trio.open_nursery() as nursery:
-        store = GuardedStore(connection.catalogue, connection.reader, config.guard, bucket=config.s3.location.bucket)
+        catalogue = SplitCatalogue(connection.reader, connection.catalogue)
+        bucket = config.s3.location.bucket
+        store = GuardedStore(catalogue, connection.reader, config.guard, bucket=bucket)
         cache = MetadataCache(trio.current_time)
         lister = DirectoryLister(store, cache)
         root_key = config.s3.location.prefix

@@ -23,8 +23,8 @@ from botocore.parsers import ResponseParserError
 
 from s3mount.core.listing import ListPage
 from s3mount.errors import StoreError, StoreUnreachable, WrongRegion
-from s3mount.store.base import Catalogue, RangeReader
-from s3mount.store.crt import CrtConfig, crt_reader
+from s3mount.store.base import Catalogue
+from s3mount.store.crt import CrtConfig, CrtReader, crt_reader
 from s3mount.store.s3 import S3Store
 from s3mount.store.s3_errors import from_botocore
 from s3mount.store.session import S3Config, S3Session
@@ -45,7 +45,7 @@ class Connection:
     """
 
     catalogue: Catalogue
-    reader: RangeReader
+    reader: CrtReader
     region: str
     root_page: ListPage
     root_asked_at: float

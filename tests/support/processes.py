@@ -43,19 +43,21 @@ def wait_until(is_true: Callable[[], bool], timeout_s: float, what: str) -> None
 
 
 @contextlib.contextmanager
-def running(command: list[str], log: Path, **popen: object) -> Iterator[subprocess.Popen[bytes]]:
-    """A process in a group of its own; the whole group is ended on the way out."""
+def running(
+    command: list[str], log: Path, *, patience_s: float = 10, **popen: object
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process in a group of its own; the whole group is ended on the way out, killed after `patience_s`."""
     with log.open("ab") as sink:
         process = subprocess.Popen(command, stdout=sink, stderr=sink, start_new_session=True, **popen)  # type: ignore[call-overload]
     try:
         yield process
     finally:
-        end(process)
+        end(process, patience_s)
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
+def end(process: subprocess.Popen[bytes], patience_s: float = 10) -> None:
     """SIGTERM, then SIGKILL, to the process's own group."""
-    for number, patience_s in ((signal.SIGTERM, 10), (signal.SIGKILL, 10)):
+    for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
         try:

@@ -66,7 +66,7 @@ def seaweedfs(directory: Path) -> Iterator[Server]:
         f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}",
         "-filer", "-s3", f"-s3.port={port}", "-s3.port.iceberg=0", "-s3.port.lance=0", f"-s3.config={config}",
     ]  # fmt: skip
-    with running(command, directory / "weed.log"):
+    with running(command, directory / "weed.log", patience_s=0.5):  # it ignores SIGTERM while it serves
         server = Server(f"http://127.0.0.1:{port}")
         wait_until(lambda: _stores_objects(server), 60, "SeaweedFS storing an object")
         yield server

@@ -17,10 +17,10 @@ from tests.support.servers import Server, seaweedfs
 _HERE = Path(__file__).parent
 _PROGRAMS = str(_HERE / "programs.py")
 #: Programs that read what their twins wrote, and write nothing.
-READING = (
-    "torch_load torch_load_mmap dcp_load st_load st_load_file np_load np_memmap h5_read pq_read pq_read_mmap "
-    "wds_read imgfolder hf_read_disk lmdb_r"
-).split()
+READING = [
+    "torch_load", "torch_load_mmap", "dcp_load", "st_load", "st_load_file", "np_load", "np_memmap", "h5_read",
+    "pq_read", "pq_read_mmap", "wds_read", "imgfolder", "hf_read_disk", "lmdb_r",
+]  # fmt: skip
 
 
 def environment() -> str:

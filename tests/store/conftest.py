@@ -1,0 +1,150 @@
+"""Buckets for the store's tests: one contract, on a fake and on real servers, by either client."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from s3mount.core.location import Location
+from s3mount.store.base import ObjectStore
+from s3mount.store.catalogue import SplitCatalogue
+from s3mount.store.connect import Connection, connect
+from s3mount.store.crt import CrtConfig
+from s3mount.store.guarded import GuardConfig, GuardedStore
+from s3mount.store.session import S3Config
+from s3mount.units import MIB
+from tests.support.credential_servers import Issuer
+from tests.support.fake_store import FakeStore, FaultyStore
+from tests.support.processes import KEY, REGION, SECRET
+from tests.support.proxy import Proxy, proxy
+from tests.support.servers import Server
+
+if TYPE_CHECKING:
+    from tests.store.credential_chain import World
+
+PART = 1 * MIB
+CRT = CrtConfig(connections=16, part_size=PART, threads=1)
+GUARD = GuardConfig(deadline_s=60.0)
+CLIENTS = ("aiobotocore", "crt")
+
+
+def config(bucket: str, url: str | None, **changes: Any) -> S3Config:
+    """A bucket of a server on loopback; few attempts, so that a test of failure is short."""
+    return replace(
+        S3Config(Location(bucket), endpoint_url=url, force_path_style=True, max_attempts=3),
+        **changes,
+    )
+
+
+def store_of(connection: Connection, client: str) -> GuardedStore:
+    """Everything by aiobotocore, or listing and content by the CRT."""
+    if client == "crt":
+        return GuardedStore(SplitCatalogue(connection.reader, connection.catalogue), connection.reader, GUARD)
+    return GuardedStore(connection.catalogue, connection.catalogue, GUARD)  # type: ignore[arg-type]  S3Store reads too
+
+
+@pytest.fixture
+def keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test servers' credentials, in the environment."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    monkeypatch.setenv("AWS_REGION", REGION)
+
+
+@dataclass
+class Bucket:
+    """One bucket: `store` is ours; `put` and `delete` are another client's."""
+
+    store: ObjectStore
+    fake: FakeStore | None
+    server: Server | None
+    name: str = ""
+    is_weed: bool = False
+
+    def put(self, key: str, content: bytes) -> None:
+        if self.fake is not None:
+            self.fake.put(key, content)
+        elif self.server is not None:
+            self.server.client.put_object(Bucket=self.name, Key=key, Body=content)
+
+    def delete(self, key: str) -> None:
+        if self.fake is not None:
+            self.fake.delete(key)
+        elif self.server is not None:
+            self.server.client.delete_object(Bucket=self.name, Key=key)
+
+
+@pytest.fixture(
+    params=[
+        "fake",
+        "faulty",
+        *(
+            pytest.param(f"{server}-{client}", marks=pytest.mark.server)
+            for server in ("moto", "weed")
+            for client in CLIENTS
+        ),
+    ]
+)
+def flavour(request: pytest.FixtureRequest, keys: None) -> tuple[str, str, Server | None]:
+    """What the contract is tested on: kind of server, client, and the server."""
+    kind, _, client = request.param.partition("-")
+    fixture = {"moto": "moto_server", "weed": "weed"}.get(kind)
+    return kind, client, request.getfixturevalue(fixture) if fixture else None
+
+
+@pytest.fixture
+async def bucket(flavour: tuple[str, str, Server | None]) -> AsyncIterator[Bucket]:
+    """An empty bucket of every flavour."""
+    kind, client, server = flavour
+    if server is None:
+        fake = FakeStore()
+        store = FaultyStore(fake, lambda operation, key, number: None) if kind == "faulty" else fake
+        yield Bucket(store, fake, None)
+        return
+    name = server.make_bucket()
+    async with connect(config(name, server.url), CRT) as connection:
+        yield Bucket(store_of(connection, client), None, server, name, kind == "weed")
+
+
+@dataclass
+class Front:
+    """A bucket of SeaweedFS behind a proxy that breaks answers; `decide` is set on `proxy`."""
+
+    proxy: Proxy
+    server: Server
+    name: str
+
+    def put(self, key: str, content: bytes) -> None:
+        self.server.client.put_object(Bucket=self.name, Key=key, Body=content)
+
+    @asynccontextmanager
+    async def store(self, client: str, **changes: Any) -> AsyncIterator[GuardedStore]:
+        async with connect(config(self.name, self.proxy.url, **changes), CRT) as connection:
+            yield store_of(connection, client)
+
+
+@pytest.fixture
+def front(weed: Server, keys: None) -> Iterator[Front]:
+    """A proxied bucket for one test."""
+    with proxy(weed.url) as state:
+        yield Front(state, weed, weed.make_bucket())
+
+
+@pytest.fixture(params=CLIENTS)
+def client(request: pytest.FixtureRequest) -> str:
+    """Which client reads the content."""
+    return str(request.param)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch, work: Path) -> Iterator["World"]:
+    """Every test begins with no credentials anywhere; only the region is known."""
+    from tests.store.credential_chain import World
+
+    monkeypatch.setenv("AWS_REGION", REGION)
+    monkeypatch.setenv("HOME", str(work))
+    with ExitStack() as stack:
+        yield World(monkeypatch, work, stack, Issuer("ISSUED"))
