@@ -50,19 +50,19 @@ class Front:
 
 @contextlib.contextmanager
 def nginx(
-    upstream: str, directory: Path, *, delay_s: float = 0.0, rate: str = "0", tls: tuple[str, str] | None = None
+    upstream: str, directory: Path, *, delay_s: float = 0.0, rate: str = "0", tls: str | None = None
 ) -> Iterator[Front]:
     """nginx in front of `upstream` (host:port).
 
     Args:
         delay_s: before each request is forwarded.
         rate: bytes per second and connection, as nginx writes it ("90m"); "0" for no limit.
-        tls: certificate and key file; plain http without.
+        tls: PEM file with key and certificate; plain http without.
     """
     directory.mkdir(parents=True)
     port, access = free_port(), directory / "access.log"
     sleep = f"access_by_lua_block {{ ngx.sleep({delay_s}) }}" if delay_s else ""
-    certificate = f"ssl_certificate {tls[0]}; ssl_certificate_key {tls[1]};" if tls else ""
+    certificate = f"ssl_certificate {tls}; ssl_certificate_key {tls};" if tls else ""
     text = _TEMPLATE.format(
         directory=directory, access=access, upstream=upstream, port=port, ssl=" ssl" if tls else "",
         certificate=certificate, sleep=sleep, rate=rate,

@@ -20,10 +20,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from benchmarks.contenders import Contender, s3fs, s3mount
+from benchmarks.contenders import Contender, s3fs, s3fs_tuned, s3mount
 from benchmarks.distance import nginx
 from s3mount.units import GIB, MIB
-from tests.support.certificates import make_certificate
+from tests.support.certificates import make_authority
 from tests.support.content import make_content
 from tests.support.mounts import aws_environment
 from tests.support.servers import Server, seaweedfs
@@ -66,10 +66,10 @@ def sequential(server: Server, bucket: str, work: Path, repeats: int, results: R
 def tls(server: Server, bucket: str, work: Path, repeats: int, results: Results) -> None:
     """The same on TLS: nginx ends it, on the same two cores."""
     upload_big(server, bucket)
-    ca, certificate, key = make_certificate(work / "ca")
+    authority = make_authority(work / "ca")
     upstream = server.url.removeprefix("http://")
-    with nginx(upstream, work / "nginx", tls=(str(certificate), str(key))) as front:
-        _sequential(front.url, bucket, work, repeats, results, "tls", str(ca))
+    with nginx(upstream, work / "nginx", tls=str(authority.chain)) as front:
+        _sequential(front.url, bucket, work, repeats, results, "tls", str(authority.bundle))
 
 
 def _sequential(url: str, bucket: str, work: Path, repeats: int, results: Results, label: str, ca: str | None) -> None:
@@ -78,7 +78,7 @@ def _sequential(url: str, bucket: str, work: Path, repeats: int, results: Result
         figures = json.loads(subprocess.run(raw, check=True, capture_output=True, env=aws_environment()).stdout)
         for name, value in figures.items():
             results[f"1 GiB {label}: raw CRT"][name].append(value)
-        for make in (s3mount, s3fs):
+        for make in (s3mount, s3fs, s3fs_tuned):
             for mode, flags in (("buffered", []), ("direct", ["iflag=direct"])):
                 directory = work / f"{make.__name__}-{mode}-{repeat}"
                 with make(bucket, url, directory, ca=ca) as mount:

@@ -9,6 +9,7 @@ get `_GRACE_S` to be answered; then they are cancelled and the kernel fails them
 outside ends the loop by itself.
 """
 
+import gc
 import logging
 import signal
 from collections.abc import AsyncIterator
@@ -59,6 +60,8 @@ def run(config: MountConfig, readiness: Readiness, manager: ServiceManager) -> N
 async def _run(config: MountConfig, readiness: Readiness, manager: ServiceManager) -> None:
     mount_point = config.fuse.mount_point
     async with components(config) as parts:
+        gc.collect()
+        gc.freeze()  # botocore's models are 300,000 objects that no later collection need look at
         with (
             trio.open_signal_receiver(*_stop_signals()) as signals,
             session.mounted(parts.operations, config.fuse),

@@ -3,6 +3,7 @@
 INVARIANT: when `mounted` ends, however it ends, nothing is mounted.
 """
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ import pyfuse3
 
 from s3mount.errors import FuseUnavailable
 from s3mount.fuse.operations import Operations
+
+log = logging.getLogger(__name__)
 
 #: Handler tasks that stay when idle; with fewer, a burst starts a task and a 1 MiB buffer each.
 _MIN_TASKS = 32
@@ -65,4 +68,8 @@ def mounted(operations: Operations, config: FuseConfig) -> Iterator[None]:
 
 async def serve() -> None:
     """Answer requests until the mount is gone or the task is cancelled."""
-    await pyfuse3.main(min_tasks=_MIN_TASKS, max_tasks=_MAX_TASKS)
+    try:
+        await pyfuse3.main(min_tasks=_MIN_TASKS, max_tasks=_MAX_TASKS)
+    except* ConnectionAbortedError:
+        # An unmount that comes while pyfuse3 takes a request off the device ends it with this, not with ENODEV.
+        log.debug("the connection ended while a request was read from it")

@@ -4,8 +4,10 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from s3mount.core.attrs import ObjectId, ObjectStat
+from s3mount.core.ranges import ByteRange
 from s3mount.errors import ObjectChanged, StoreError, StoreFailure
-from s3mount.units import KIB, MIB
+from s3mount.units import GIB, KIB, MIB
 from tests.fs.harness import file_system
 from tests.support.content import make_content
 from tests.support.fake_store import FakeStore, FaultyStore
@@ -86,6 +88,33 @@ async def test_a_sequential_reader_is_prefetched(autojump_clock: object) -> None
         mounted.fs.release(handle)
     assert store.counts["bytes"] == len(content)
     assert store.counts["gets"] <= len(content) // PART + 2
+
+
+class HugeStore(FakeStore):
+    """Objects too large to hold: content is made when it is asked for."""
+
+    async def get_range(self, wanted: ObjectId, span: ByteRange) -> bytes:
+        self.counts["gets"] += 1
+        return bytes(_byte_at(offset) for offset in range(span.start, span.stop))
+
+
+def _byte_at(offset: int) -> int:
+    return (offset * 31 + (offset >> 20) * 7) & 0xFF
+
+
+async def test_fifty_gibibytes_are_read_at_any_place(autojump_clock: object) -> None:
+    """Offsets beyond 32 bits, up to the last byte of a 50 GiB object, give the right bytes."""
+    size = 50 * GIB + 3
+    store = HugeStore()
+    store.objects["f"] = (ObjectStat("f", '"huge"', size, 1), b"")
+    async with file_system(store) as mounted:
+        attrs = await mounted.walk("f")
+        assert attrs.size == size
+        handle = await mounted.fs.open(attrs.ino, for_writing=False)
+        for offset in (2**31 - 5, 2**32 - 5, 2**35 + 1, size - 10, size - 1, size):
+            expected = bytes(_byte_at(at) for at in range(offset, min(offset + 10, size)))
+            assert await mounted.read(handle, offset, 10) == expected
+        mounted.fs.release(handle)
 
 
 async def test_random_reads_fetch_little(autojump_clock: object) -> None:

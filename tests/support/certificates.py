@@ -14,10 +14,11 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 @dataclass(frozen=True)
 class Authority:
-    """Attributes: the PEM file to trust, and the context of a server with a certificate of this authority."""
+    """Attributes: the PEM file to trust; a server's key and certificate, as a file and as a context."""
 
     bundle: Path
     server: ssl.SSLContext
+    chain: Path
 
 
 def make_authority(directory: Path, name: str = "s3mount tests", address: str = "127.0.0.1") -> Authority:
@@ -52,7 +53,7 @@ def make_authority(directory: Path, name: str = "s3mount tests", address: str = 
     chain.write_bytes(private + leaf.public_bytes(serialization.Encoding.PEM))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(chain)
-    return Authority(bundle, context)
+    return Authority(bundle, context, chain)
 
 
 def _certificate(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
