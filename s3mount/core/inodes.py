@@ -33,6 +33,7 @@ class Inode:
         found: the object, or None for a directory.
         delivered: bytes the kernel got since it knows this inode, and so holds in its page
             cache unless it dropped them; what `open` need not fetch again.
+        is_gone: S3 said that the key no longer has this version.
     """
 
     ino: int
@@ -41,6 +42,7 @@ class Inode:
     lookups: int = 0
     handles: int = 0
     delivered: Coverage = field(default_factory=Coverage)
+    is_gone: bool = False
 
     @property
     def is_directory(self) -> bool:
@@ -93,6 +95,7 @@ class InodeTable:
             inode = self._by_number[number] = Inode(number, key, found)
         elif found is not None:
             inode.found = found  # same version; its restore status may have changed
+            inode.is_gone = False
         return inode
 
     def _number_for(self, key: str, found: ObjectStat | None) -> int:

@@ -130,8 +130,10 @@ class S3FileSystem:
         return handle
 
     async def readdir(self, handle: int, offset: int, emit: Emit) -> None:
-        """Hand entries from an offset on to `emit` until it takes no more, or the end.
+        """Hand some entries from an offset on to `emit`, until it takes no more; none only at the end.
 
+        Never waits for a page while it has entries to hand on, so that the first are shown, and
+        looked up, while the next page comes.
         Each entry that `emit` took is one more reference of the kernel.
 
         Raises:
@@ -140,15 +142,14 @@ class S3FileSystem:
         directory = self._directories.get(handle)
         if directory is None:
             raise BadHandle(f"directory handle {handle} is not open")
-        while entries := await self._lister.entries_from(directory, offset):
-            ttl_s = self._cache.remaining_since(directory.asked_at(offset))
-            for entry in entries:
-                offset += 1
-                inode = self._intern(child_key(directory.key, entry.name), entry.found)
-                if not emit(name_to_kernel(entry.name), self._attrs(inode, ttl_s), offset):
-                    self._inodes.discard_if_unused(inode)
-                    return
-                self._inodes.grant(inode)
+        entries = await self._lister.entries_from(directory, offset)
+        for at, entry in enumerate(entries, offset):
+            ttl_s = self._cache.remaining_since(directory.asked_at(at))
+            inode = self._intern(child_key(directory.key, entry.name), entry.found)
+            if not emit(name_to_kernel(entry.name), self._attrs(inode, ttl_s), at + 1):
+                self._inodes.discard_if_unused(inode)
+                return
+            self._inodes.grant(inode)
 
     def releasedir(self, handle: int) -> None:
         """A directory handle is gone."""
@@ -170,6 +171,8 @@ class S3FileSystem:
             raise ReadOnlyMount("this mount only reads")
         if inode.found is None:
             raise IsADirectory(f"{inode.key!r} is a directory")
+        if inode.is_gone:
+            raise StaleInode(f"{inode.key!r} is another version now")
         _refuse_archived(inode.found)
         self._inodes.opened(inode)
         reader = FileReader(self._blocks, inode)
@@ -221,11 +224,12 @@ class S3FileSystem:
 
     @contextmanager
     def _noticing_change(self, inode: Inode) -> Iterator[None]:
-        """A version that is gone also contradicts what the cache says of its key."""
+        """A version that is gone contradicts what the cache says of its key, and is not opened again."""
         try:
             yield
         except ObjectChanged:
             self._cache.drop(inode.key)
+            inode.is_gone = True
             raise
 
     def _intern(self, path: str, found: ObjectStat | None) -> Inode:

@@ -133,9 +133,11 @@ async def test_a_failed_page_fails_once(autojump_clock: object) -> None:
             found.append(name.decode())
             return True
 
+        await mounted.fs.readdir(handle, 0, emit)
         with pytest.raises(StoreFailure):
-            await mounted.fs.readdir(handle, 0, emit)
-        await mounted.fs.readdir(handle, len(found), emit)
+            await mounted.fs.readdir(handle, len(found), emit)
+        for _ in range(2):
+            await mounted.fs.readdir(handle, len(found), emit)
         assert found == list("abcde")
         mounted.fs.releasedir(handle)
 
@@ -205,6 +207,36 @@ async def test_a_change_found_in_open_is_stale_and_the_next_lookup_sees_it(autoj
             await mounted.fs.open(attrs.ino, for_writing=False)
         assert await mounted.read_file("f") == b"new"
         assert mounted.fs.statistics().open_files == 0
+
+
+async def test_a_big_file_known_to_be_gone_is_not_opened_again(autojump_clock: object) -> None:
+    """After a read found the version gone, open says stale at once, so that the kernel looks up anew."""
+    store = FakeStore()
+    store.put("f", b"x" * 20_000_000)
+    async with file_system(store) as mounted:
+        attrs = await mounted.walk("f")
+        handle = await mounted.fs.open(attrs.ino, for_writing=False)
+        store.put("f", b"y" * 20_000_000)
+        with pytest.raises(ObjectChanged):
+            await mounted.fs.read(handle, 15_000_000, 10)
+        mounted.fs.release(handle)
+        with pytest.raises(StaleInode):
+            await mounted.fs.open(attrs.ino, for_writing=False)
+        assert (await mounted.read_file("f", 1 << 20))[:1] == b"y"
+
+
+async def test_entries_are_handed_on_before_the_next_page(autojump_clock: object) -> None:
+    """A readdir that has entries does not wait for another LIST."""
+    store = FakeStore()
+    store.max_page = 2
+    for name in "abcd":
+        store.put(name, b"1")
+    async with file_system(store) as mounted:
+        handle = mounted.fs.opendir(ROOT)
+        found: list[bytes] = []
+        await mounted.fs.readdir(handle, 0, lambda name, _attrs, _next: found.append(name) is None)
+        assert (found, store.counts["lists"]) == ([b"a"], 1)  # `b/` could still follow
+        mounted.fs.releasedir(handle)
 
 
 async def test_what_another_client_deletes_is_gone_within_a_second(autojump_clock: object) -> None:

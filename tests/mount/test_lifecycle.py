@@ -1,0 +1,257 @@
+"""From the command to the last trace of the mount: start, stop, background, memory."""
+
+import contextlib
+import hashlib
+import io
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from s3mount.units import MIB
+from tests.mount import readers
+from tests.mount.scripted import ScriptedBucket, content_at
+from tests.support.content import make_content
+from tests.support.mounts import Mount, clean_up, is_mounted, mounted, run_command
+from tests.support.processes import wait_until
+from tests.support.proxy import Proxy, Request, proxy
+from tests.support.servers import Server
+
+pytestmark = [pytest.mark.mount, pytest.mark.server]
+
+
+#: pyfuse3 logs this as an error when the mount went before the answer to a close; nobody misses that answer.
+_LATE_RELEASE = "fuse_release(): fuse_reply_* failed"
+
+
+@pytest.fixture(scope="module")
+def bucket(weed: Server) -> str:
+    """A bucket with a small and a large file."""
+    name = weed.make_bucket()
+    weed.client.put_object(Bucket=name, Key="small", Body=b"hello")
+    weed.client.put_object(Bucket=name, Key="large", Body=make_content("large", 40 * MIB))
+    return name
+
+
+def _command(*words: str) -> Callable[[Mount], None]:
+    return lambda mount: subprocess.run([*words, mount.path], check=True).check_returncode()
+
+
+def _signal(number: signal.Signals) -> Callable[[Mount], None]:
+    return lambda mount: mount.process.send_signal(number)
+
+
+_WAYS = {
+    "fusermount3 -u": _command("fusermount3", "-u"),
+    "umount": _command("umount"),
+    "SIGINT": _signal(signal.SIGINT),
+    "SIGTERM": _signal(signal.SIGTERM),
+}
+
+
+def _processes(is_meant: Callable[[Path], bool]) -> list[int]:
+    """Process ids, without zombies; `is_meant` gets the directory in /proc."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and is_meant(entry) and b") Z " not in (entry / "stat").read_bytes():
+                found.append(int(entry.name))
+        except OSError:
+            continue  # it has ended
+    return found
+
+
+def _assert_nothing_is_left(mount: Mount) -> None:
+    assert not is_mounted(mount.path)
+    assert os.listdir(mount.path) == []
+    # `umount` is a child of the daemon, and may take a moment longer to end than the mount and the daemon.
+    wait_until(lambda: not _processes(lambda entry: os.getpgid(int(entry.name)) == mount.process.pid), 5, "the end")
+    assert "unmounted after" in mount.log
+    assert [line for line in mount.warnings() if _LATE_RELEASE not in line] == []
+
+
+@pytest.mark.parametrize("way", _WAYS)
+def test_every_way_to_stop(weed: Server, bucket: str, work: Path, way: str) -> None:
+    """`fusermount3 -u`, `umount`, SIGINT and SIGTERM each end the daemon with exit code 0 and leave nothing."""
+    with mounted(bucket, work, url=weed.url) as mount:
+        assert (mount.path / "small").read_bytes() == b"hello"
+        _WAYS[way](mount)
+        assert mount.process.wait(30) == 0
+        _assert_nothing_is_left(mount)
+
+
+def test_five_mounts_in_a_row(weed: Server, bucket: str, work: Path) -> None:
+    """A directory can be mounted again as soon as the daemon before has ended."""
+    for _ in range(5):
+        with mounted(bucket, work, url=weed.url) as mount:
+            assert (mount.path / "small").read_bytes() == b"hello"
+            assert mount.stop() == 0
+            _assert_nothing_is_left(mount)
+            (work / "s3mount.log").unlink()
+
+
+def test_stop_with_requests_waiting(weed: Server, work: Path) -> None:
+    """A stop while the kernel still hands requests over ends with exit code 0, whichever of them comes too late.
+
+    The race is lost in about one round of ten (measured), so this finds a daemon that fails then in one run of three.
+    """
+    files = {f"{number:03}": 1024 * MIB for number in range(64)}
+    bucket = weed.make_bucket()
+    for _ in range(4):
+        with proxy(weed.url) as front:
+            front.decide = ScriptedBucket(files).decide
+            with mounted(bucket, work, url=front.url) as mount:
+                descriptors = [os.open(mount.path / key, os.O_RDONLY) for key in files]
+                with ThreadPoolExecutor(8) as pool:
+                    list(pool.map(lambda descriptor: os.pread(descriptor, MIB, 0), descriptors))
+                for descriptor in descriptors:
+                    os.close(descriptor)
+                assert mount.stop() == 0
+                assert "Traceback" not in mount.log
+                assert not is_mounted(mount.path)
+                (work / "s3mount.log").unlink()
+
+
+# -- calls in flight ----------------------------------------------------------------------------
+
+
+class _Gate:
+    """A proxy's `decide` that holds GETs of content until it is opened."""
+
+    def __init__(self) -> None:
+        self.has_arrived = threading.Event()
+        self.may_pass = threading.Event()
+
+    def __call__(self, request: Request) -> None:
+        if request.method == "GET" and not request.is_list:
+            self.has_arrived.set()
+            self.may_pass.wait(60)
+
+
+@pytest.fixture
+def gate() -> Iterator[_Gate]:
+    """Opened at the end, so that no thread of the proxy stays behind."""
+    made = _Gate()
+    yield made
+    made.may_pass.set()
+
+
+def test_sigterm_waits_for_a_read(weed: Server, bucket: str, work: Path, gate: _Gate) -> None:
+    """A read that is in flight when the daemon is asked to stop is answered, when S3 answers soon."""
+    with proxy(weed.url) as front:
+        front.decide = gate
+        with mounted(bucket, work, url=front.url) as mount:
+            reader = readers.start("read_at", mount.path / "large", "20000000", "4096")
+            assert gate.has_arrived.wait(30)
+            mount.process.send_signal(signal.SIGTERM)
+            wait_until(lambda: not is_mounted(mount.path), 30, "unmounting")
+            gate.may_pass.set()
+            wanted = make_content("large", 40 * MIB)[20_000_000:][:4096]
+            assert readers.answer(reader) == hashlib.sha256(wanted).hexdigest()
+            assert mount.process.wait(30) == 0
+            _assert_nothing_is_left(mount)
+
+
+@pytest.mark.parametrize("key", ["small", "large"])
+def test_sigterm_in_the_middle_of_a_read(weed: Server, bucket: str, work: Path, gate: _Gate, key: str) -> None:
+    """A read that S3 does not answer fails soon after the daemon is asked to stop; it never hangs."""
+    with proxy(weed.url) as front:
+        front.decide = gate
+        with mounted(bucket, work, url=front.url) as mount:
+            reader = readers.start("read_at", mount.path / key, "0", "4096")
+            assert gate.has_arrived.wait(30)
+            assert mount.stop() == 0
+            assert readers.answer(reader, 30) in ("ENOTCONN", "ECONNABORTED", "EIO", "EINTR")
+            _assert_nothing_is_left(mount)
+
+
+# -- background ---------------------------------------------------------------------------------
+
+
+def _daemons(path: Path) -> list[int]:
+    """Processes with this mount point on their command line."""
+    return _processes(lambda entry: os.fsencode(path) in (entry / "cmdline").read_bytes().split(b"\0"))
+
+
+@pytest.mark.parametrize("way", ["umount", "SIGTERM"])
+def test_background(weed: Server, bucket: str, work: Path, way: str) -> None:
+    """Without --foreground the command returns when the mount answers, and closes the output that its caller
+    captures; the daemon goes on until it is unmounted or stopped.
+    """
+    path = work / "mnt"
+    path.mkdir()
+    flags = ("--endpoint-url", weed.url, "--force-path-style", "--log-directory", str(work / "log"))
+    try:
+        run = run_command(bucket, str(path), *flags)  # returns at the end of both pipes
+        assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
+        assert (path / "small").read_bytes() == b"hello"
+        [daemon] = _daemons(path)
+        assert os.getsid(daemon) == daemon  # no terminal can stop it
+        if way == "umount":
+            subprocess.run(["umount", path], check=True)
+        else:
+            os.kill(daemon, signal.SIGTERM)
+        wait_until(lambda: not _daemons(path), 30, "the daemon ending")
+        assert not is_mounted(path)
+        [log] = (work / "log").iterdir()
+        assert f"mounted s3://{bucket}/" in log.read_text(encoding="utf-8")
+        assert "unmounted after" in log.read_text(encoding="utf-8")
+    finally:
+        for left in _daemons(path):
+            os.kill(left, signal.SIGKILL)
+        clean_up(path)
+
+
+# -- memory -------------------------------------------------------------------------------------
+
+
+def test_memory_target(weed: Server, work: Path) -> None:
+    """With --memory-target 512 the daemon's memory stays under 512 + 150 MiB while 8 processes read 200 files of 8 MiB.
+
+    The proxy invents the files: SeaweedFS gave half the speed and about the same peak, 200 MiB (measured).
+    Eight files of 8 MiB do not fill the target: this finds memory that is not given back.
+    """
+    files = {f"{number:03}-{number % 8:04}": 8 * MIB for number in range(200)}
+    digests = {each: hashlib.sha256(content_at(f"{each:04}", 0, 8 * MIB)).hexdigest() for each in range(8)}
+    keys = sorted(files)
+    with proxy(weed.url) as front:
+        front.decide = ScriptedBucket(files).decide
+        with mounted(weed.make_bucket(), work, "--memory-target", "512", url=front.url) as mount:
+            programs = [readers.start("digests", *(mount.path / key for key in keys[first::8])) for first in range(8)]
+            for first, program in enumerate(programs):
+                assert readers.answer(program, 120) == [digests[first]] * 25
+            assert mount.rss_mib("VmHWM") < 512 + 150
+            assert mount.warnings() == []
+
+
+def test_memory_target_when_it_is_full(weed: Server, work: Path) -> None:
+    """The daemon's memory stays under 512 + 150 MiB also with 64 large files open, each read ahead of its reader."""
+    files = {f"{number:03}": 1024 * MIB for number in range(64)}
+    with proxy(weed.url) as front, contextlib.ExitStack() as stack:
+        front.decide = ScriptedBucket(files).decide
+        with mounted(weed.make_bucket(), work, "--memory-target", "512", url=front.url) as mount:
+            opened = [stack.enter_context((mount.path / key).open("rb", buffering=0)) for key in files]
+
+            def read(file: io.FileIO) -> None:
+                for offset in range(0, 9 * MIB, MIB):  # the last one waits for a part that was read ahead
+                    assert len(os.pread(file.fileno(), MIB, offset)) == MIB
+
+            with ThreadPoolExecutor(8) as pool:
+                list(pool.map(read, opened))
+            assert mount.rss_mib("VmHWM") < 512 + 150
+            stack.close()
+            assert mount.stop() == 0
+            assert _bytes_asked_for(front) > (512 + 150) * MIB  # more than may be held, so something was given back
+
+
+def _bytes_asked_for(front: Proxy) -> int:
+    """By all GETs of content together."""
+    ranges = [request.headers["range"] for request in front.requests if "range" in request.headers]
+    return sum(
+        int(last) - int(first) + 1 for first, last in (each.removeprefix("bytes=").split("-") for each in ranges)
+    )
