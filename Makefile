@@ -23,7 +23,7 @@ check:       ## style, types, layering, size caps
 
 soak:        ## minutes of readers under faults and replacements
 	@.ci/prepare test
-	@$(PY) -m pytest -m soak -o addopts="--strict-markers --strict-config -ra" tests/soak
+	@$(PY) -m pytest -m soak -s -o addopts="--strict-markers --strict-config -ra" -o faulthandler_timeout=0 tests/soak
 
 workloads:   ## the unmodified reading workloads of tests/workloads on a mount
 	@.ci/prepare test

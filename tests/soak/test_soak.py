@@ -70,6 +70,7 @@ def test_readers_under_faults(weed: Server, work: Path) -> None:
             _report(front)
             assert [failure for report in reports for failure in report["failures"]] == []
             assert sum(report["visits"] for report in reports) > _READERS
+            assert decider.broken > 10, "hardly anything was broken: the readers did not reach S3"
             assert mount.rss_mib("VmHWM") <= _MEMORY_TARGET_MIB + 150
             assert mount.stop() == 0
 
