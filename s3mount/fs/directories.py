@@ -140,7 +140,7 @@ class DirectoryLister:
         directory.append(fold.add(page), asked_at)
         directory.is_complete = page.next_token is None
         self._remember(directory, directory.entries, asked_at)
-        if directory.is_complete:
+        if self._cache.listing(directory_key) is not None:  # so it may never be listed
             self._warn_once(directory_key, fold.hidden)
 
     def _remember(self, directory: OpenDirectory, fresh: list[Entry], asked_at: float) -> None:

@@ -173,8 +173,7 @@ class S3FileSystem:
             revalidate: ask S3 whether this is the version under the name now, whatever is known.
 
         Raises:
-            ReadOnlyMount, IsADirectory, ArchivedObject, ObjectChanged, StaleInode, StoreError;
-            NameNotFound only when S3 was asked.
+            ReadOnlyMount, IsADirectory, ArchivedObject, ObjectChanged, StaleInode, StoreError.
         """
         inode = self._inodes.get(ino)
         if for_writing:
@@ -190,7 +189,7 @@ class S3FileSystem:
         try:
             with self._noticing_change(inode):
                 if revalidate:
-                    await self._check_version(inode, not_before=self._cache.now())
+                    await self._revalidate(inode)
                 await reader.begin()
             is_open = True
         finally:
@@ -238,6 +237,13 @@ class S3FileSystem:
         if not _is_same(inode, record.found):
             raise StaleInode(f"{path!r} is another version now")
         return record
+
+    async def _revalidate(self, inode: Inode) -> None:
+        """A name that is gone is stale, too: only that makes the kernel forget the name it has."""
+        try:
+            await self._check_version(inode, not_before=self._cache.now())
+        except NameNotFound as error:
+            raise StaleInode(f"{inode.key!r} is gone") from error
 
     @contextmanager
     def _noticing_change(self, inode: Inode) -> Iterator[None]:

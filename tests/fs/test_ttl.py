@@ -6,10 +6,11 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from s3mount.cache.metadata import MetadataConfig
+from s3mount.cache.metadata import MetadataCache, MetadataConfig
 from s3mount.core.attrs import FileAttrs
 from s3mount.core.ttl import INDEFINITE, MINIMAL, TimeToLive
 from s3mount.errors import NameNotFound, ObjectChanged, StaleInode, StoreError, StoreFailure
+from s3mount.fs.directories import DirectoryLister
 from tests.fs.harness import ROOT, Mounted, file_system
 from tests.support.fake_store import FakeStore, FaultyStore
 
@@ -271,7 +272,7 @@ async def test_a_replaced_file_is_stale_once_and_its_directory_is_listed_anew(au
 
 
 async def test_a_revalidating_open_asks_s3_whatever_is_known(autojump_clock: object) -> None:
-    """Unchanged: one LIST more. Changed: stale, then the new version. Gone: not found, at once."""
+    """Unchanged: one LIST more. Changed: stale, then the new version. Gone: stale, and then not found."""
     store = FakeStore()
     store.put("f", b"old")
     async with with_ttl(store, MetadataConfig(INDEFINITE, INDEFINITE)) as mounted:
@@ -290,7 +291,7 @@ async def test_a_revalidating_open_asks_s3_whatever_is_known(autojump_clock: obj
         mounted.fs.release(handle)
         await trio.sleep(10)
         store.delete("f")
-        with pytest.raises(NameNotFound):
+        with pytest.raises(StaleInode):
             await mounted.fs.open(new.ino, for_writing=False, revalidate=True)
         assert (await mounted.fs.lookup(ROOT, b"f")).ino == 0
         assert await mounted.names() == []
@@ -336,3 +337,35 @@ async def test_hidden_and_shadowed_keys_are_the_same_with_and_without_a_listing(
     assert answers[0] == answers[1]
     assert answers[0].count(0) == 3
     assert not store.counts
+
+
+async def test_the_probe_of_the_bucket_is_the_roots_listing(
+    autojump_clock: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A first page that is all of the root answers ls without a request, and says which keys it hides."""
+    store = FakeStore()
+    for key in ("a", "/b"):
+        store.put(key, b"1")
+    cache = MetadataCache(trio.current_time, CONFIG)
+    lister = DirectoryLister(store, cache)
+    lister.remember_page("", await store.list_page(""), cache.now())
+    store.counts.clear()
+    handle = lister.open("")
+    assert [entry.name for entry in await lister.entries_from(handle, 0)] == ["a"]
+    assert not store.counts
+    assert len(caplog.records) == 1
+    assert "'/'" in caplog.text
+
+
+async def test_a_first_page_with_more_to_come_is_no_listing(autojump_clock: object) -> None:
+    """A probe that saw a part of the root says nothing about the rest."""
+    store = FakeStore()
+    store.max_page = 1
+    for key in ("a", "b"):
+        store.put(key, b"1")
+    cache = MetadataCache(trio.current_time, CONFIG)
+    lister = DirectoryLister(store, cache)
+    lister.remember_page("", await store.list_page(""), cache.now())
+    assert cache.get("b") is None
+    handle = lister.open("")
+    assert [entry.name for entry in await lister.entries_from(handle, 0)] == ["a", "b"]
