@@ -107,6 +107,8 @@ class MetadataCache:
         return listed if listed.asked_at > alone.asked_at else alone
 
     def _listed(self, path: str) -> Record | Absence | None:
+        if self._ttl.is_minimal:  # no listings; every name of every page passes here
+            return None
         directory_key, name = _split(path)
         listing = self._listings.get(directory_key)
         if listing is None:
