@@ -12,7 +12,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from s3mount.cache.metadata import MetadataConfig
 from s3mount.core.attrs import Ownership
+from s3mount.core.ttl import TimeToLive
 from s3mount.errors import BadOption
 from s3mount.fuse.session import FuseConfig
 from s3mount.store.crt import POOL_BYTES, CrtConfig
@@ -61,6 +63,7 @@ class MountConfig:
     crt: CrtConfig
     guard: GuardConfig
     read: ReadConfig
+    metadata: MetadataConfig
     owner: Ownership
     fuse: FuseConfig
     log: LogConfig
@@ -106,6 +109,11 @@ def size_components(limits: Limits) -> tuple[CrtConfig, GuardConfig, ReadConfig]
     crt = CrtConfig(connections, limits.part_size, min(os.cpu_count() or 1, _MAX_CRT_THREADS))
     guard = GuardConfig(limits.request_deadline_s, connections)
     return crt, guard, ReadConfig(limits.part_size, budget)
+
+
+def metadata_config(ttl: TimeToLive, negative_ttl: TimeToLive | None) -> MetadataConfig:
+    """Names that are not there are believed as long as those that are, unless that is said."""
+    return MetadataConfig(ttl, ttl if negative_ttl is None else negative_ttl)
 
 
 def default_memory_target() -> int:

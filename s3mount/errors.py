@@ -38,7 +38,9 @@ class InvalidName(FileSystemError):
 
 
 class NameNotFound(FileSystemError):
-    """No object and no key below that name."""
+    """No object and no key below that name; the kernel may believe it for `ttl_s` without asking."""
+
+    ttl_s: float = 0.0
 
 
 class NotADirectory(FileSystemError):

@@ -16,8 +16,16 @@ from urllib.parse import urlsplit
 import click
 
 from s3mount import __version__
-from s3mount.cli.values import DURATION, MODE, size_in
-from s3mount.config import DEFAULT_GBPS, DEFAULT_PART_SIZE, Limits, LogConfig, MountConfig, size_components
+from s3mount.cli.values import DURATION, MODE, TTL, size_in
+from s3mount.config import (
+    DEFAULT_GBPS,
+    DEFAULT_PART_SIZE,
+    Limits,
+    LogConfig,
+    MountConfig,
+    metadata_config,
+    size_components,
+)
 from s3mount.core.attrs import Ownership
 from s3mount.core.location import Location, parse_location
 from s3mount.daemon import background, exits, runtime
@@ -58,6 +66,10 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
         flag("--file-mode", type=MODE, default="0644", show_default=True, help="Mode of every file."),
         flag("--dir-mode", type=MODE, default="0755", show_default=True, help="Mode of every directory."),
         flag("--auto-unmount", is_flag=True, help="Unmount when the daemon dies, however it dies."),
+        flag("--metadata-ttl", type=TTL, default="minimal", show_default=True, metavar="TIME",
+             help="How long to believe what a name or a directory was: minimal, indefinite, or seconds."),
+        flag("--negative-metadata-ttl", type=TTL, metavar="TIME",
+             help="How long to believe that a name is absent.  [default: --metadata-ttl]"),
         flag("--part-size", type=size_in(1), default=DEFAULT_PART_SIZE, metavar="BYTES",
              help="Size of the largest GET.  [default: 8 MiB]"),
         flag("--maximum-throughput-gbps", type=float, default=DEFAULT_GBPS, show_default=True,
@@ -123,6 +135,7 @@ def build_config(bucket: str, directory: str, flags: Mapping[str, Any], environ:
         crt=crt,
         guard=guard,
         read=read,
+        metadata=metadata_config(flags["metadata_ttl"], flags["negative_metadata_ttl"]),
         owner=Ownership(
             uid=os.getuid() if flags["uid"] is None else flags["uid"],
             gid=os.getgid() if flags["gid"] is None else flags["gid"],

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from s3mount.core.ttl import parse_ttl
 from s3mount.units import parse_duration, parse_size
 
 _MAX_MODE = 0o777
@@ -42,4 +43,5 @@ def _parse_mode(text: str) -> int:
 
 
 DURATION = _Parsed("duration", parse_duration)
+TTL = _Parsed("time", parse_ttl)
 MODE = _Parsed("mode", _parse_mode)

@@ -102,3 +102,8 @@ def file_attrs(ino: int, found: ObjectStat, owner: Ownership, ttl_s: float) -> F
 def directory_attrs(ino: int, mtime_s: int, owner: Ownership, ttl_s: float) -> FileAttrs:
     """A directory; S3 gives it no time, so it shows when the mount was made."""
     return FileAttrs(ino, stat.S_IFDIR | owner.dir_mode, 0, mtime_s, 2, owner.uid, owner.gid, ttl_s)
+
+
+def absent_attrs(ttl_s: float) -> FileAttrs:
+    """No inode: what the kernel takes for "nothing has this name", and keeps for that time."""
+    return FileAttrs(0, 0, 0, 0, 0, 0, 0, ttl_s)

@@ -48,7 +48,7 @@ async def components(config: MountConfig) -> AsyncIterator[Components]:
         catalogue = SplitCatalogue(connection.reader, connection.catalogue)
         bucket = config.s3.location.bucket
         store = GuardedStore(catalogue, connection.reader, config.guard, bucket=bucket)
-        cache = MetadataCache(trio.current_time)
+        cache = MetadataCache(trio.current_time, config.metadata)
         lister = DirectoryLister(store, cache)
         root_key = config.s3.location.prefix
         lister.remember_page(root_key, connection.root_page, connection.root_asked_at)

@@ -5,21 +5,24 @@ are inode numbers and handles as the kernel gets them.  Between two awaits the c
 inodes are interned, granted and pinned without an await in between.
 
 Consistency (docs/semantics.md): what the kernel and this daemon use without asking S3 is at most
-one second old; an open file is one version until it is closed.
+one second old, or one TTL; an open file is one version until it is closed.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from s3mount.cache.answers import Record
 from s3mount.cache.metadata import MetadataCache, MetadataStatistics
-from s3mount.core.attrs import FileAttrs, ObjectStat, Ownership, directory_attrs, file_attrs
+from s3mount.core.attrs import FileAttrs, ObjectStat, Ownership, absent_attrs, directory_attrs, file_attrs
 from s3mount.core.inodes import Inode, InodeStatistics, InodeTable
 from s3mount.core.keys import SEPARATOR, child_key, name_from_kernel, name_to_kernel
 from s3mount.errors import (
     ArchivedObject,
     BadHandle,
     IsADirectory,
+    NameNotFound,
     NotADirectory,
     ObjectChanged,
     ReadOnlyMount,
@@ -81,6 +84,8 @@ class S3FileSystem:
     async def lookup(self, parent_ino: int, name: bytes) -> FileAttrs:
         """The entry under a name; the kernel holds one more reference to it.
 
+        Inode 0 is no reference: nothing has the name, and with a negative TTL the kernel keeps that.
+
         Raises:
             InvalidName, NameNotFound, NotADirectory, StaleInode, StoreError.
         """
@@ -88,7 +93,12 @@ class S3FileSystem:
         if not parent.is_directory:
             raise NotADirectory(f"{parent.key!r} is a file")
         path = child_key(parent.key, name_from_kernel(name))
-        record = await self._resolver.resolve(path)
+        try:
+            record = await self._resolver.resolve(path)
+        except NameNotFound as error:
+            if error.ttl_s > 0:
+                return absent_attrs(error.ttl_s)
+            raise
         inode = self._intern(path, record.found)
         self._inodes.grant(inode)
         return self._attrs(inode, self._cache.remaining(record))
@@ -103,10 +113,7 @@ class S3FileSystem:
         inode = self._inodes.get(ino)
         if inode is self._inodes.root or inode.handles:
             return self._attrs(inode, self._cache.fresh_s)
-        path = inode.key.removesuffix(SEPARATOR)
-        record = await self._resolver.resolve(path)
-        if not _is_same(inode, record.found):
-            raise StaleInode(f"{path!r} is another version now")
+        record = await self._check_version(inode)
         return self._attrs(inode, self._cache.remaining(record))
 
     def forget(self, references: list[tuple[int, int]]) -> None:
@@ -160,8 +167,11 @@ class S3FileSystem:
 
     # -- files ----------------------------------------------------------------------------------
 
-    async def open(self, ino: int, *, for_writing: bool) -> int:
+    async def open(self, ino: int, *, for_writing: bool, revalidate: bool = False) -> int:
         """A handle on a file; a small file is here whole when it returns.
+
+        Args:
+            revalidate: ask S3 whether this is the version under the name now, whatever is known.
 
         Raises:
             ReadOnlyMount, IsADirectory, ArchivedObject, ObjectChanged, StaleInode, StoreError.
@@ -181,6 +191,8 @@ class S3FileSystem:
         is_open = False
         try:
             with self._noticing_change(inode):
+                if revalidate:
+                    await self._revalidate(inode)
                 await reader.begin()
             is_open = True
         finally:
@@ -221,6 +233,20 @@ class S3FileSystem:
             raise BadHandle(f"file handle {handle} is not open") from None
 
     # -- parts ----------------------------------------------------------------------------------
+
+    async def _check_version(self, inode: Inode, *, not_before: float = -math.inf) -> Record:
+        path = inode.key.removesuffix(SEPARATOR)
+        record = await self._resolver.resolve(path, not_before=not_before)
+        if not _is_same(inode, record.found):
+            raise StaleInode(f"{path!r} is another version now")
+        return record
+
+    async def _revalidate(self, inode: Inode) -> None:
+        """A name that is gone is stale, too: only that makes the kernel forget the name it has."""
+        try:
+            await self._check_version(inode, not_before=self._cache.now())
+        except NameNotFound as error:
+            raise StaleInode(f"{inode.key!r} is gone") from error
 
     @contextmanager
     def _noticing_change(self, inode: Inode) -> Iterator[None]:

@@ -5,12 +5,15 @@ second, `LIST(prefix=path/)`, only when the page ended before `path/` would have
 when more than a page of names lies between `path` and `path/`.  HEAD is used for a store that
 lists in no order, where a page proves nothing about what it lacks.
 
-However many callers ask for one path at once, it is resolved once.
+However many callers ask for one path at once, it is resolved once.  Who must have an answer to a
+question asked from now on (an open with O_DIRECT) joins only such a question.
 """
 
+import math
 from dataclasses import dataclass
 
-from s3mount.cache.metadata import MetadataCache, Record
+from s3mount.cache.answers import Absence, Record
+from s3mount.cache.metadata import MetadataCache
 from s3mount.core.attrs import ObjectStat
 from s3mount.core.keys import SEPARATOR, fits_in_key
 from s3mount.core.listing import ListPage, Verdict, judge
@@ -30,21 +33,30 @@ class ResolverStatistics:
     joined: int
 
 
+class _Question:
+    """A path that S3 is being asked about, since `asked_at` on the cache's timer."""
+
+    def __init__(self, asked_at: float) -> None:
+        self.asked_at = asked_at
+        self.flight: Flight[Record] = Flight()
+
+
 class Resolver:
     """Answers what is under a path, from the cache or from S3."""
 
     def __init__(self, store: ObjectStore, cache: MetadataCache) -> None:
         self._store = store
         self._cache = cache
-        self._flights: dict[str, Flight[Record]] = {}
+        self._questions: dict[str, _Question] = {}
         self._resolved = 0
         self._joined = 0
 
-    async def resolve(self, path: str) -> Record:
+    async def resolve(self, path: str, *, not_before: float = -math.inf) -> Record:
         """What is under a path, not older than the cache allows.
 
         Args:
             path: a full key without a trailing slash.
+            not_before: S3 must have been asked then or later, on the cache's timer.
 
         Raises:
             NameNotFound: neither an object nor a key below it.
@@ -52,32 +64,38 @@ class Resolver:
         """
         if not fits_in_key(path):
             raise NameNotFound(f"{path!r} is longer than a key can be")
-        while (record := self._cache.get(path)) is None:
-            flight = self._flights.get(path)
-            if flight is None:
+        while (known := self._cache.get(path)) is None or known.asked_at < not_before:
+            question = self._questions.get(path)
+            if question is None:
                 return await self._fly(path)
             self._joined += 1
-            await flight.landed.wait()
-            if not flight.is_cancelled:
-                return flight.result()
-        return record
+            await question.flight.landed.wait()
+            if not question.flight.is_cancelled and question.asked_at >= not_before:
+                return question.flight.result()
+        if isinstance(known, Absence):
+            raise self._not_found(path, known)
+        return known
 
     async def _fly(self, path: str) -> Record:
-        flight = self._flights[path] = Flight()
+        question = self._questions[path] = _Question(self._cache.now())
         self._resolved += 1
         try:
-            await flight.carry(self._ask, path)
+            await question.flight.carry(self._ask, path, question.asked_at)
         finally:
-            del self._flights[path]
-            flight.landed.set()
-        return flight.result()
+            del self._questions[path]
+            question.flight.landed.set()
+        return question.flight.result()
 
-    async def _ask(self, path: str) -> Record:
-        asked_at = self._cache.now()
+    async def _ask(self, path: str, asked_at: float) -> Record:
         found, is_directory = await (self._by_list(path) if self._store.is_ordered else self._by_head(path))
         if not is_directory and found is None:
-            raise NameNotFound(f"nothing is under {path!r}")
+            raise self._not_found(path, self._cache.put_absent(path, asked_at))
         return self._cache.put(path, None if is_directory else found, asked_at)
+
+    def _not_found(self, path: str, absence: Absence) -> NameNotFound:
+        error = NameNotFound(f"nothing is under {path!r}")
+        error.ttl_s = self._cache.remaining(absence)
+        return error
 
     async def _by_list(self, path: str) -> tuple[ObjectStat | None, bool]:
         page = await self._first_page(path, _LOOKUP_PAGE)
@@ -111,5 +129,5 @@ class Resolver:
 
     def check_invariants(self) -> None:
         """Raises ValueError when a question that was answered is still listed as on its way."""
-        if any(flight.landed.is_set() for flight in self._flights.values()):
-            raise ValueError("a landed flight is still listed")
+        if any(question.flight.landed.is_set() for question in self._questions.values()):
+            raise ValueError("a question that was answered is still listed")

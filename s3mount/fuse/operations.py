@@ -65,7 +65,8 @@ class Operations(pyfuse3.Operations):
 
     async def open(self, inode: InodeT, flags: FlagT, ctx: pyfuse3.RequestContext) -> pyfuse3.FileInfo:
         with self._boundary.guard("open"), self._boundary.deadline():
-            handle = await self._fs.open(inode, for_writing=bool(flags & _WRITING))
+            is_direct = bool(flags & os.O_DIRECT)
+            handle = await self._fs.open(inode, for_writing=bool(flags & _WRITING), revalidate=is_direct)
             return pyfuse3.FileInfo(fh=FileHandleT(handle), direct_io=False, keep_cache=True)
 
     async def read(self, fh: FileHandleT, off: int, size: int) -> bytes:

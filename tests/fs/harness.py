@@ -5,8 +5,9 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from s3mount.cache.metadata import MetadataCache
+from s3mount.cache.metadata import MetadataCache, MetadataConfig
 from s3mount.core.attrs import FileAttrs, Ownership
+from s3mount.errors import NameNotFound
 from s3mount.fs.blocks import BlockStore
 from s3mount.fs.budget import ByteBudget
 from s3mount.fs.directories import DirectoryLister
@@ -33,6 +34,8 @@ class Mounted:
         ino = ROOT
         for name in path.split("/"):
             attrs = await self.fs.lookup(ino, name.encode())
+            if attrs.ino == 0:
+                raise NameNotFound(path)
             ino = attrs.ino
         assert attrs is not None
         return attrs
@@ -81,11 +84,16 @@ class Mounted:
 
 @asynccontextmanager
 async def file_system(
-    store: ObjectStore, *, prefix: str = "", budget_bytes: int = 256 * MIB, part_size: int = 8 * MIB
+    store: ObjectStore,
+    *,
+    prefix: str = "",
+    budget_bytes: int = 256 * MIB,
+    part_size: int = 8 * MIB,
+    metadata: MetadataConfig | None = None,
 ) -> AsyncIterator[Mounted]:
     """A file system on `store`; every invariant is checked, and every gauge is zero, when it ends."""
     async with trio.open_nursery() as nursery:
-        cache = MetadataCache(trio.current_time)
+        cache = MetadataCache(trio.current_time, metadata)
         budget = ByteBudget(budget_bytes)
         blocks = BlockStore(store, budget, nursery, part_size)
         filesystem = S3FileSystem(

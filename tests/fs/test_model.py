@@ -1,10 +1,12 @@
 """Random programs against a model, while another client changes the bucket.
 
 The model is the bucket itself, folded anew by twenty lines that know nothing of pages, records or
-inodes.  A step either does what the model says, or, within a second of a change, what the model
-said before the change.  Small alphabets make names collide.
+inodes.  A step that looks waits until everything known has expired, and then sees what the model
+says; with a TTL it first looks without waiting, which fills the caches with what will be wrong.
+Small alphabets make names collide.
 """
 
+import contextlib
 from collections.abc import Mapping
 
 import trio
@@ -12,6 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
+from s3mount.cache.metadata import MetadataConfig
+from s3mount.core.ttl import MINIMAL, TimeToLive
 from s3mount.errors import FileSystemError, ObjectChanged
 from tests.fs.harness import ROOT, Mounted, file_system
 from tests.support.fake_store import FakeStore
@@ -19,6 +23,13 @@ from tests.support.fake_store import FakeStore
 PLAIN = st.sampled_from(["a", "a-", "b"])
 NAMES = st.one_of(PLAIN, PLAIN, PLAIN, st.sampled_from(["a.", "..", "", "é", "\x01"]))
 KEYS = st.lists(NAMES, min_size=1, max_size=3).map("/".join).filter(lambda key: key != "")
+#: Only steps that look wait, and they wait until these are over.
+CONFIGS = st.sampled_from([
+    MetadataConfig(),
+    MetadataConfig(TimeToLive(60), TimeToLive(60)),
+    MetadataConfig(TimeToLive(60), TimeToLive(5)),
+    MetadataConfig(TimeToLive(60), MINIMAL),
+])  # fmt: skip
 STEPS = st.one_of(
     st.tuples(st.just("put"), KEYS),
     st.tuples(st.just("delete"), KEYS),
@@ -60,8 +71,10 @@ def names_in(tree: Mapping[str, bytes | None], path: str) -> set[str]:
 class Program:
     """Runs steps on the file system and holds the results against the model."""
 
-    def __init__(self, store: FakeStore, mounted: Mounted) -> None:
+    def __init__(self, store: FakeStore, mounted: Mounted, config: MetadataConfig) -> None:
         self.store = store
+        self.expired_s = max(config.ttl.seconds, config.negative_ttl.seconds) + 0.1
+        self.is_caching = not config.ttl.is_minimal
         self.mounted = mounted
         self.open: list[tuple[int, bytes]] = []
         self.version = 0
@@ -78,10 +91,22 @@ class Program:
         elif verb == "close":
             await self.close_one()
         else:
-            await trio.sleep(1.1)  # records and what the kernel may know have expired
+            if self.is_caching:
+                await self.look(key.rstrip("/"))
+            await trio.sleep(self.expired_s)  # records and what the kernel may know have expired
             if verb != "wait":
                 await getattr(self, f"do_{verb}")(key.rstrip("/"))
         self.mounted.fs.check_invariants()
+
+    async def look(self, path: str) -> None:
+        """Whatever is known or not: nothing but the named errors, and no name twice."""
+        with contextlib.suppress(FileSystemError, ObjectChanged):
+            await self.mounted.read_file(path, step=7)
+        for directory in ("", path):
+            with contextlib.suppress(FileSystemError):
+                ino = (await self.mounted.walk(directory)).ino if directory else ROOT
+                names = await self.mounted.names(ino, batch=2)
+                assert len(names) == len(set(names))
 
     async def do_read(self, path: str) -> None:
         expected = self.tree().get(path, b"absent" if path not in self.tree() else None)
@@ -126,17 +151,18 @@ class Program:
     steps=st.lists(STEPS, min_size=1, max_size=25),
     page=st.integers(1, 4),
     is_ordered=st.booleans(),
+    config=CONFIGS,
 )
 def test_random_programs_see_what_the_bucket_has(
-    keys: list[str], steps: list[tuple[str, str]], page: int, *, is_ordered: bool
+    keys: list[str], steps: list[tuple[str, str]], page: int, *, is_ordered: bool, config: MetadataConfig
 ) -> None:
     """Whatever another client does, reads and listings agree with the bucket, and no inode leaks."""
 
     async def main() -> None:
         store = FakeStore(is_ordered=is_ordered)
         store.max_page = page
-        async with file_system(store) as mounted:
-            program = Program(store, mounted)
+        async with file_system(store, metadata=config) as mounted:
+            program = Program(store, mounted, config)
             for verb, key in [*(("put", key) for key in keys), ("list", keys[0]), *steps]:
                 await program.step(verb, key)
             while program.open:

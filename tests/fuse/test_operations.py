@@ -16,8 +16,10 @@ import trio
 from trio.testing import MockClock
 
 from s3mount import errors
+from s3mount.cache.metadata import MetadataConfig
 from s3mount.core.attrs import ObjectId
 from s3mount.core.ranges import ByteRange
+from s3mount.core.ttl import INDEFINITE
 from s3mount.fuse import operations
 from s3mount.fuse.boundary import Boundary
 from s3mount.fuse.operations import Operations
@@ -47,9 +49,11 @@ def statements_of(function: ast.AsyncFunctionDef) -> list[ast.stmt]:
 
 
 @asynccontextmanager
-async def serving(store: FakeStore | FaultyStore, deadline_s: float = 60.0) -> AsyncIterator[Any]:
+async def serving(
+    store: FakeStore | FaultyStore, deadline_s: float = 60.0, metadata: MetadataConfig | None = None
+) -> AsyncIterator[Any]:
     """Handlers on a store in memory; typed loosely, because the kernel passes plain numbers."""
-    async with file_system(store) as mounted:
+    async with file_system(store, metadata=metadata) as mounted:
         boundary = Boundary(deadline_s)
         yield Operations(mounted.fs, boundary)
         boundary.check_invariants()
@@ -286,3 +290,28 @@ async def test_a_store_that_never_answers(autojump_clock: MockClock) -> None:
             assert trio.current_time() - started == pytest.approx(60.0)
         assert (await ops.getattr(entry.st_ino)).st_size == 5_000_000  # of an open file: needs no request
         await ops.release(info.fh)
+
+
+async def test_a_missing_name_with_a_negative_ttl_is_an_entry_without_inode(autojump_clock: object) -> None:
+    """The kernel gets inode 0 and how long to keep that, 100 years for ever; without a TTL it gets ENOENT."""
+    async with serving(FakeStore(), metadata=MetadataConfig(INDEFINITE, INDEFINITE)) as handlers:
+        entry = await handlers.lookup(ROOT, b"missing")
+        assert (entry.st_ino, entry.entry_timeout) == (0, 100 * 365 * 86400)
+    async with serving(FakeStore()) as handlers:
+        assert await errno_of(handlers.lookup(ROOT, b"missing")) == errno.ENOENT
+
+
+@pytest.mark.parametrize("flags", [0, os.O_DIRECT], ids=["buffered", "direct"])
+async def test_only_a_direct_open_asks_for_the_version(autojump_clock: object, flags: int) -> None:
+    """O_DIRECT on a replaced file above 1 MiB is ESTALE in open; buffered, open cannot know it yet."""
+    store = FakeStore()
+    store.put("f", bytes(2 << 20))
+    async with serving(store, metadata=MetadataConfig(INDEFINITE, INDEFINITE)) as handlers:
+        entry = await handlers.lookup(ROOT, b"f")
+        await trio.sleep(1)
+        store.put("f", bytes(3 << 20))
+        opening = handlers.open(entry.st_ino, os.O_RDONLY | flags, None)
+        if flags:
+            assert await errno_of(opening) == errno.ESTALE
+        else:
+            await handlers.release((await opening).fh)
