@@ -220,11 +220,15 @@ async def test_a_directory_that_was_not_read_to_its_end_is_not_known(autojump_cl
 
     async with with_ttl(FaultyStore(store, fault)) as mounted:
         handle = mounted.fs.opendir(ROOT)
+        found = await names_from(mounted, handle)
+        assert found == ["a"]  # the page that comes next might make a directory of b
         with pytest.raises(StoreFailure):
-            await names_from(mounted, handle)
+            await names_from(mounted, handle, len(found))
         assert (await mounted.walk("d")).size == 1
         assert mounted.fs.statistics().metadata.listings == 0
-        assert await names_from(mounted, handle) == list("abcd")
+        while more := await names_from(mounted, handle, len(found)):
+            found += more
+        assert found == list("abcd")
         mounted.fs.releasedir(handle)
         store.counts.clear()
         assert await mounted.names() == list("abcd")

@@ -70,7 +70,7 @@ def test_the_check_for_mixed_reads() -> None:
 
 
 def test_a_replacement_is_seen_by_the_next_open(weed: Server, work: Path) -> None:
-    """What another client wrote, replaced or deleted is seen within a second."""
+    """What another client wrote, replaced or deleted is seen within a second, unless a TTL allows more."""
     bucket = weed.make_bucket()
     put = weed.client.put_object
     put(Bucket=bucket, Key="k", Body=b"one")

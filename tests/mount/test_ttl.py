@@ -53,7 +53,7 @@ def read_directly(path: Path) -> bytes:
 
 
 def test_what_was_listed_costs_no_request(weed: Server, work: Path) -> None:
-    """After one ls: stats, a second ls and missing names cost nothing; each file one GET, then nothing."""
+    """With a TTL, what was listed costs no request until it is over: no stat, no second listing, no missing name."""
     bucket = weed.make_bucket()
     contents = {f"f{n:02}": make_content(f"{n}", 10_000) for n in range(50)}
     for name, content in contents.items():
@@ -98,7 +98,7 @@ def test_an_absent_name_is_asked_for_each_time_without_a_negative_ttl(weed: Serv
 
 
 def test_another_clients_changes_are_seen_after_the_ttl(weed: Server, work: Path) -> None:
-    """Added, replaced and deleted names show when 2 s are over, though the mount is asked all the time."""
+    """With a TTL, what another client did is seen when it is over, however often the mount is asked meanwhile."""
     bucket = weed.make_bucket()
     for key in ("stays", "changes", "goes"):
         put(weed, bucket, key, b"old")
@@ -122,7 +122,7 @@ def test_another_clients_changes_are_seen_after_the_ttl(weed: Server, work: Path
 
 
 def test_a_replaced_file_is_old_or_new_and_never_mixed(weed: Server, work: Path) -> None:
-    """A file known for ever and replaced behind the mount opens as the new version, or says ESTALE once."""
+    """A small file that was replaced is never mixed, whatever the TTL: open gives the new version, or ESTALE once."""
     bucket = weed.make_bucket()
     old, new = make_content("old", 300_000), make_content("new", 350_000)
     put(weed, bucket, "f", old)
@@ -142,7 +142,7 @@ def test_a_replaced_file_is_old_or_new_and_never_mixed(weed: Server, work: Path)
 
 
 def test_o_direct_sees_the_new_version_at_once(weed: Server, work: Path) -> None:
-    """Though old content is known for ever and in the page cache, O_DIRECT reads what S3 has, and later it is gone."""
+    """An open with O_DIRECT sees what S3 has, whatever the TTL."""
     bucket = weed.make_bucket()
     put(weed, bucket, "f", b"old" * 1000)
     with counted(weed, bucket, work, *INDEFINITE) as (mount, front):
