@@ -3,7 +3,7 @@
 import contextlib
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.support.mounts import aws_environment, clean_up, is_mounted, mounted
@@ -32,6 +32,13 @@ def s3mount(bucket: str, url: str, directory: Path, *flags: str, ca: str | None 
     trust = ("--ca-bundle", ca) if ca else ()
     with mounted(bucket, directory, *flags, *trust, url=url, env=aws_environment(AWS_MAX_ATTEMPTS="10")) as mount:
         yield Contender("s3mount", mount.path, mount.process.pid)
+
+
+@contextlib.contextmanager
+def s3mount_ttl(bucket: str, url: str, directory: Path, ca: str | None = None) -> Iterator[Contender]:
+    """Ours on a bucket that nobody changes meanwhile."""
+    with s3mount(bucket, url, directory, "--metadata-ttl", "indefinite", ca=ca) as mount:
+        yield replace(mount, name="s3mount --metadata-ttl indefinite")
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from benchmarks.contenders import Contender, s3fs, s3fs_tuned, s3mount
+from benchmarks.contenders import Contender, s3fs, s3fs_tuned, s3mount, s3mount_ttl
 from benchmarks.distance import nginx
 from s3mount.units import GIB, MIB
 from tests.support.certificates import make_authority
@@ -102,7 +102,7 @@ def small(server: Server, bucket: str, work: Path, repeats: int, results: Result
         server.client.put_object(Bucket=bucket, Key=f"small/{index:05d}.jpg", Body=content)
     with nginx(server.url.removeprefix("http://"), work / "nginx", delay_s=0.03, rate="90m") as front:
         for repeat in range(repeats):
-            for make in (s3mount, s3fs):
+            for make in (s3mount, s3mount_ttl, s3fs):
                 with make(bucket, front.url, work / f"{make.__name__}-{repeat}") as mount:
                     cpu = mount.cpu_s()
                     command = [sys.executable, "-m", "benchmarks.small_files", f"{mount.path}/small", "16"]

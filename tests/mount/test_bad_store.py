@@ -57,7 +57,7 @@ def test_no_such_bucket(moto_server: Server, mnt: Path) -> None:
         (400, "ExpiredToken", ExitCode.ACCESS, "renew the session or token"),
         (403, "RequestTimeTooSkewed", ExitCode.ACCESS, "this host's clock"),
         (404, "NoSuchBucket", ExitCode.BUCKET, "check the name"),
-        (503, "SlowDown", ExitCode.ENDPOINT, "check --endpoint-url"),
+        (503, "SlowDown", ExitCode.ENDPOINT, "the server is overloaded"),
         (500, "InternalError", ExitCode.ENDPOINT, "check --endpoint-url"),
     ],
 )
