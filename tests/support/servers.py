@@ -62,10 +62,11 @@ def seaweedfs(directory: Path) -> Iterator[Server]:
     master, volume, filer = others
     command = [
         str(Path(sys.executable).with_name("weed")), "server", f"-dir={data}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
-        "-master.telemetry=false", "-master.volumeSizeLimitMB=1024", "-volume.max=500",
+        "-master.telemetry=false", "-master.volumeSizeLimitMB=1024", "-volume.max=20000",
         f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}",
         "-filer", "-s3", f"-s3.port={port}", "-s3.port.iceberg=0", "-s3.port.lance=0", f"-s3.config={config}",
     ]  # fmt: skip
+    # Each bucket takes seven volumes of its own, and every test a bucket.
     with running(command, directory / "weed.log", patience_s=0.5):  # it ignores SIGTERM while it serves
         server = Server(f"http://127.0.0.1:{port}")
         wait_until(lambda: _stores_objects(server), 60, "SeaweedFS storing an object")
