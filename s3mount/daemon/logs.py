@@ -24,6 +24,7 @@ from s3mount.errors import BadOption
 SYSLOG_SOCKET = Path("/dev/log")
 _MAX_QUEUED = 10_000
 _FILE_MODE = 0o640
+_LINE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class _DroppingQueueHandler(logging.handlers.QueueHandler):
@@ -74,7 +75,7 @@ def _sink(config: LogConfig, *, is_foreground: bool) -> logging.Handler:
     if not is_foreground:
         return _syslog() if SYSLOG_SOCKET.exists() else _terminal()
     stderr = logging.StreamHandler()
-    stderr.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    stderr.setFormatter(logging.Formatter(_LINE))
     return stderr
 
 
@@ -108,5 +109,5 @@ def _file(directory: Path) -> logging.Handler:
         raise BadOption(
             f"the log directory {str(directory)!r} cannot be written ({error.strerror}); choose another"
         ) from error
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(logging.Formatter(_LINE))
     return handler

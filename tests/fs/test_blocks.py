@@ -117,6 +117,32 @@ async def test_fifty_gibibytes_are_read_at_any_place(autojump_clock: object) -> 
         mounted.fs.release(handle)
 
 
+class SpanStore(FakeStore):
+    """Remembers the length of each GET."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lengths: list[int] = []
+
+    async def get_range(self, wanted: ObjectId, span: ByteRange) -> bytes:
+        self.lengths.append(span.length)
+        return await super().get_range(wanted, span)
+
+
+async def test_no_get_is_longer_than_a_part(autojump_clock: object) -> None:
+    """A read across the boundary of two parts, with neither held, is fetched as pieces of at most a part."""
+    store = SpanStore()
+    content = make_content("f", 8 * MIB)
+    store.put("f", content)
+    async with file_system(store, part_size=MIB) as mounted:
+        attrs = await mounted.walk("f")
+        handle = await mounted.fs.open(attrs.ino, for_writing=False)
+        for offset in (3 * MIB - 1000, 6 * MIB - 1000):
+            assert await mounted.read(handle, offset, MIB) == content[offset : offset + MIB]
+        mounted.fs.release(handle)
+    assert max(store.lengths) <= MIB
+
+
 async def test_random_reads_fetch_little(autojump_clock: object) -> None:
     """A 4 KiB read far from any other fetches at most 128 KiB and nothing ahead."""
     store = FakeStore()

@@ -6,6 +6,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from s3mount.core.listing import ListPage
 from s3mount.errors import (
     AccessDenied,
     ArchivedObject,
@@ -20,6 +21,7 @@ from s3mount.errors import (
     StoreError,
     StoreFailure,
 )
+from s3mount.store.base import MAX_PAGE
 from tests.fs.harness import OWNER, ROOT, file_system
 from tests.support.fake_store import FakeStore, FaultyStore
 
@@ -49,6 +51,31 @@ async def test_a_name_cut_off_by_a_full_page_costs_a_second_list(autojump_clock:
     async with file_system(store) as mounted:
         assert stat.S_ISDIR((await mounted.walk("train")).mode)
         assert store.counts["lists"] == 2
+
+
+class BlankPages(FakeStore):
+    """Sends an empty page before the first, as some compatible servers do."""
+
+    async def list_page(
+        self, prefix: str, *, delimiter: str = "/", token: str | None = None, max_keys: int = MAX_PAGE
+    ) -> ListPage:
+        if token is None:
+            return ListPage((), (), "blank")
+        after = None if token == "blank" else token
+        return await super().list_page(prefix, delimiter=delimiter, token=after, max_keys=max_keys)
+
+
+async def test_an_empty_page_is_not_taken_for_absence(autojump_clock: object) -> None:
+    """An empty page that is not the last says nothing: files and directories behind it are found."""
+    store = BlankPages()
+    store.put("dir/x", b"1")
+    store.put("file", b"12")
+    async with file_system(store) as mounted:
+        assert stat.S_ISDIR((await mounted.walk("dir")).mode)
+        assert (await mounted.walk("file")).size == 2
+        with pytest.raises(NameNotFound):
+            await mounted.walk("nothing")
+        assert await mounted.names() == ["dir", "file"]
 
 
 async def test_an_unordered_store_is_resolved_by_list_and_head(autojump_clock: object) -> None:

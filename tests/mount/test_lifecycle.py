@@ -85,6 +85,14 @@ def test_every_way_to_stop(weed: Server, bucket: str, work: Path, way: str) -> N
         _assert_nothing_is_left(mount)
 
 
+def test_a_closed_terminal_stops_the_mount(weed: Server, bucket: str, work: Path) -> None:
+    """SIGHUP, which a closed terminal sends, ends the daemon as SIGTERM does and leaves nothing."""
+    with mounted(bucket, work, url=weed.url) as mount:
+        mount.process.send_signal(signal.SIGHUP)
+        assert mount.process.wait(30) == 0
+        _assert_nothing_is_left(mount)
+
+
 def test_five_mounts_in_a_row(weed: Server, bucket: str, work: Path) -> None:
     """A directory can be mounted again as soon as the daemon before has ended."""
     for _ in range(5):
