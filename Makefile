@@ -32,6 +32,7 @@ workloads:   ## the unmodified reading workloads of tests/workloads on a mount
 bench:       ## the numbers of docs/performance.md
 	@.ci/prepare test,bench
 	@$(PY) -m benchmarks.read
+	@$(PY) -m benchmarks.metadata
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -12,7 +12,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from s3mount.cache.metadata import MetadataConfig
+from s3mount.cache.ages import MetadataConfig
 from s3mount.core.attrs import Ownership
 from s3mount.core.ttl import TimeToLive
 from s3mount.errors import BadOption

@@ -3,17 +3,19 @@
 * A record says what is under one path: the object, or that it is a directory.
 * An absence says that nothing is.  Kept only with a negative TTL: in the minimal mode unknown names
   always ask.
-* A listing is a whole directory, one object with one time for all its names.  Kept only with a TTL.
-  It answers for every name in the directory, and for every name that is not in it.
+* A listing is a whole directory, one object with one time for all its names.
+  It answers for every name in the directory, and with a negative TTL for every name that is not in it.
 
-Of two answers about a path the NEWER one counts, by when S3 was asked; if that has expired, nothing
-is known: an older answer with a longer life does not come back.  So an expired absence stays in the
-table as long as anything older could be good, and a dropped path leaves a mark: an absence that
-expired when it was made.  A mark on a directory's own key says that a listing asked for before is
-not whole: it answers for single names, by their age, but not for the directory.
+Of two answers about a path the NEWER one counts, by when S3 was asked; if that has expired, an older
+answer with a longer life does not come back.  So an expired absence stays in the table, and a
+dropped path leaves a mark: an absence that expired when it was made.  A mark on a directory's own key
+says that a listing asked for before is not whole: it answers for single names, by their age, but not
+for the directory.
 
-The kernel is told only what is left of an answer's time, so daemon and kernel together are never
-older than the TTL.  A hit never extends anything.
+An expired record is not thrown away.  `get` does not give it, but `last_record` does: a look-up may
+answer with it, because the kernel's next step (open, getattr) asks S3 about exactly that version.
+
+A hit never extends anything (cache.ages says how old an answer may be).
 
 Bounded by entries: the least recently used go first.  A listing larger than all the room is not kept.
 
@@ -21,29 +23,29 @@ Synchronous and without a clock of its own: the timer is injected.
 """
 
 import math
-from collections.abc import Callable, Sequence
+import pickle
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
-from cachetools import TTLCache
+from cachetools import LRUCache
 
+from s3mount.cache.ages import Ages, MetadataConfig
 from s3mount.cache.answers import Absence, Listing, Record
 from s3mount.core.attrs import ObjectStat
-from s3mount.core.keys import SEPARATOR, is_directory_key
-from s3mount.core.listing import Entry
-from s3mount.core.ttl import MINIMAL, TimeToLive
+from s3mount.core.entry_pages import EntryPages
+from s3mount.core.keys import SEPARATOR, is_directory_key, split_key
 
 #: Names kept in listings, and answers about single paths: under 500 bytes for each name listed.
 MAX_ENTRIES = 1_000_000
-#: In the minimal mode everything is gone after a second; more would only be memory.
-MAX_RECORDS = 100_000
+#: Answers about single paths that are copied in a tenth of a second.
+_MAX_COMPACTED = 100_000
+#: In the minimal mode what is kept only saves a look-up's request, so it gets less memory.
+MAX_MINIMAL_ENTRIES = 250_000
+#: An answer about a single path is 400 bytes; those about listed names are in their listing.
+MAX_MINIMAL_ANSWERS = 50_000
 
-
-@dataclass(frozen=True)
-class MetadataConfig:
-    """Attributes: for how long to believe what is there, and what is not."""
-
-    ttl: TimeToLive = MINIMAL
-    negative_ttl: TimeToLive = MINIMAL
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -62,28 +64,22 @@ class MetadataCache:
 
     Args:
         timer: monotonic seconds.
+
+    Attributes:
+        ages: how old answers may be.
     """
 
     def __init__(self, timer: Callable[[], float], config: MetadataConfig | None = None) -> None:
         config = config or MetadataConfig()
         self._timer = timer
-        self._ttl = config.ttl
-        self._negative_ttl = config.negative_ttl
+        self.ages = Ages(timer, config)
         is_minimal = config.ttl.is_minimal and config.negative_ttl.is_minimal
-        room = MAX_RECORDS if is_minimal else MAX_ENTRIES
-        kept_s = max(config.ttl.seconds, config.negative_ttl.seconds)
-        self._answers: TTLCache[str, Record | Absence] = TTLCache(room, kept_s, timer=timer)
-        self._listings: TTLCache[str, Listing] = TTLCache(
-            room, kept_s, timer=timer, getsizeof=lambda listing: len(listing.entries) + 1
-        )
+        room = MAX_MINIMAL_ENTRIES if is_minimal else MAX_ENTRIES
+        self._answers: LRUCache[str, Record | Absence] = LRUCache(MAX_MINIMAL_ANSWERS if is_minimal else room)
+        self._listings: LRUCache[str, Listing] = LRUCache(room, getsizeof=lambda listing: len(listing.entries) + 1)
         self._not_before = -math.inf
         self._hits = 0
         self._misses = 0
-
-    @property
-    def fresh_s(self) -> float:
-        """For how long the kernel may use an answer that cannot become wrong, in seconds."""
-        return self._ttl.kernel_limit_s
 
     def now(self) -> float:
         """The injected timer, for `put`."""
@@ -98,6 +94,21 @@ class MetadataCache:
         self._hits += 1
         return known
 
+    def last_record(self, path: str) -> Record | None:
+        """What was there when S3 was last asked about a path, however long ago; None when nothing is known."""
+        newest = self._newest(path)
+        return newest if isinstance(newest, Record) else None
+
+    def recall(self, path: str, found: ObjectStat | None, asked_at: float) -> Record | None:
+        """The record that an inode stands for, when there was no room to keep it here.
+
+        Returns:
+            None when it has expired, or when anything is known here.
+        """
+        record = self.ages.record(found, asked_at)
+        is_too_old = asked_at < self._not_before or record.expires_at <= self._timer()
+        return None if is_too_old or self._newest(path) is not None else record
+
     def _newest(self, path: str) -> Record | Absence | None:
         """The last answer about a path, whether it is still good or not."""
         alone: Record | Absence | None = self._answers.get(path)
@@ -107,19 +118,14 @@ class MetadataCache:
         return listed if listed.asked_at > alone.asked_at else alone
 
     def _listed(self, path: str) -> Record | Absence | None:
-        if self._ttl.is_minimal:  # no listings; every name of every page passes here
-            return None
-        directory_key, name = _split(path)
+        directory_key, name = split_key(path)
         listing = self._listings.get(directory_key)
         if listing is None:
             return None
-        entry = listing.get(name)
+        entry = listing.entries.get(name)
         if entry is not None:
-            return Record(entry.found, listing.asked_at, listing.asked_at + self._ttl.seconds)
-        return self._absence(listing.asked_at)
-
-    def _absence(self, asked_at: float) -> Absence:
-        return Absence(asked_at, asked_at if self._negative_ttl.is_minimal else asked_at + self._negative_ttl.seconds)
+            return self.ages.record(entry.found, listing.asked_at)
+        return self.ages.absence(listing.asked_at)
 
     def put(self, path: str, found: ObjectStat | None, asked_at: float) -> Record:
         """Record what is under a path.
@@ -127,13 +133,13 @@ class MetadataCache:
         An answer to an earlier question does not replace one to a later question, nor one that was
         dropped after it was asked.
         """
-        record = Record(found, asked_at, asked_at + self._ttl.seconds)
+        record = self.ages.record(found, asked_at)
         self._keep(path, record)
         return record
 
     def put_absent(self, path: str, asked_at: float) -> Absence:
         """Record that nothing is under a path; without a negative TTL only what it contradicts is forgotten."""
-        absence = self._absence(asked_at)
+        absence = self.ages.absence(asked_at)
         self._keep(path, absence)
         return absence
 
@@ -146,36 +152,39 @@ class MetadataCache:
         if answer.expires_at > self._timer() or is_news:
             self._answers[path] = answer
         listed = self._listed(path)
-        if listed is not None and not listed.says_the_same_as(answer):
-            self._mark_directory(_split(path)[0], answer.asked_at)
+        if is_news or (listed is not None and not listed.says_the_same_as(answer)):
+            self._mark_directory(split_key(path)[0], answer.asked_at)
 
     def may_keep_listing(self, n_entries: int) -> bool:
         """Whether a directory of so many names would be kept as a whole."""
-        return not self._ttl.is_minimal and n_entries < self._listings.maxsize
+        return n_entries < self._listings.maxsize
 
-    def put_listing(self, directory_key: str, entries: Sequence[Entry], asked_at: float) -> None:
+    def put_listing(self, directory_key: str, entries: EntryPages, asked_at: float) -> None:
         """Record a whole directory, as of when its first page was asked for."""
         held, mark = self._listings.get(directory_key), self._answers.get(directory_key)
         is_newest = asked_at >= self._not_before and (held is None or held.asked_at <= asked_at)
         if is_newest and self.may_keep_listing(len(entries)):
             is_whole = mark is None or mark.asked_at <= asked_at
-            self._listings[directory_key] = Listing(entries, asked_at, is_whole=is_whole)
+            self._listings[directory_key] = Listing(entries, asked_at, is_whole)
 
-    def listing(self, directory_key: str) -> Listing | None:
-        """A directory that need not be listed again yet."""
+    def listing(self, directory_key: str, *, is_walked: bool = False) -> Listing | None:
+        """A directory that was listed within the time to live, and not contradicted since.
+
+        Args:
+            is_walked: the listing was made for this reader; else there is none in the minimal mode.
+        """
+        if self.ages.is_minimal and not is_walked:
+            return None
         listing = self._listings.get(directory_key)
-        if listing is None or not listing.is_whole or listing.asked_at + self._ttl.seconds <= self._timer():
+        if listing is None or not listing.is_whole or not self.ages.is_good(listing.asked_at):
             return None
         return listing
 
-    def remaining(self, answer: Record | Absence) -> float:
-        """Seconds the kernel may still use an answer for."""
-        limit = self._ttl if isinstance(answer, Record) else self._negative_ttl
-        return min(max(0.0, answer.expires_at - self._timer()), limit.kernel_limit_s)
-
-    def remaining_since(self, asked_at: float) -> float:
-        """Seconds the kernel may still use what S3 said is there when it was asked at that time."""
-        return min(max(0.0, asked_at + self._ttl.seconds - self._timer()), self._ttl.kernel_limit_s)
+    def may_join(self, directory_key: str, asked_at: float) -> bool:
+        """Whether a listing on its way, whose first page was asked for at a time, may answer for its directory."""
+        mark = self._answers.get(directory_key)
+        is_contradicted = asked_at < self._not_before or (mark is not None and mark.asked_at > asked_at)
+        return not (is_contradicted or self.ages.is_minimal) and self.ages.is_good(asked_at)
 
     def drop(self, path: str) -> None:
         """Forget one path, and that its directory's listing is whole: something contradicted it.
@@ -184,12 +193,12 @@ class MetadataCache:
         """
         now = self._timer()
         self._answers[path] = Absence(now, now)
-        self._mark_directory(_split(path)[0], now)
+        self._mark_directory(split_key(path)[0], now)
 
     def _mark_directory(self, directory_key: str, at: float) -> None:
-        if self._ttl.is_minimal:
-            return
-        self._answers[directory_key] = Absence(at, at)
+        mark = self._answers.get(directory_key)
+        if mark is None or mark.asked_at < at:
+            self._answers[directory_key] = Absence(at, at)
         listing = self._listings.get(directory_key)
         if listing is not None:
             listing.is_whole = False
@@ -206,6 +215,16 @@ class MetadataCache:
             self.drop(directory_key.removesuffix(SEPARATOR))
         self._not_before = self._timer()
 
+    def compact(self) -> None:
+        """Copy what is kept to fresh memory, when most of the memory around it became free.
+
+        CPython returns memory by the MiB, and one small object keeps a MiB: a few thousand answers that were
+        made between a million inodes held 600 MB (measured).  Not done for so many answers that it would take long.
+        """
+        if len(self._answers) <= _MAX_COMPACTED:
+            _refill(self._answers)
+            _refill(self._listings)
+
     def statistics(self) -> MetadataStatistics:
         """A snapshot of the counters."""
         listed = int(self._listings.currsize) - len(self._listings)
@@ -214,18 +233,17 @@ class MetadataCache:
     def check_invariants(self) -> None:
         """Raises ValueError when an answer is good for too long or misfiled, or a listing is not in order."""
         for path, answer in self._answers.items():
-            ttl = self._ttl if isinstance(answer, Record) else self._negative_ttl
-            if answer.expires_at > self._timer() + ttl.seconds:
-                raise ValueError(f"the record of {path!r} is fresh for longer than allowed")
+            self.ages.check(path, answer)
             if isinstance(answer, Record) and path.endswith(SEPARATOR):
                 raise ValueError(f"the record path {path!r} ends in a slash")
         for key, listing in self._listings.items():
-            listing.check_invariants()
+            listing.entries.check_invariants()
             if listing.asked_at > self._timer() or not is_directory_key(key):
                 raise ValueError(f"the listing of {key!r} is from the future, or not of a directory")
 
 
-def _split(path: str) -> tuple[str, str]:
-    """The key of the directory that a path is in, and its name there."""
-    parent, separator, name = path.rpartition(SEPARATOR)
-    return parent + separator, name
+def _refill(table: LRUCache[str, T]) -> None:
+    """With deep copies; of numbers and texts too, which copy.deepcopy would share."""
+    copies: list[tuple[str, T]] = pickle.loads(pickle.dumps(list(table.items()), pickle.HIGHEST_PROTOCOL))
+    table.clear()
+    table.update(copies)

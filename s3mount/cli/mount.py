@@ -57,6 +57,8 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
         flag("--no-sign-request", is_flag=True, help="Send unsigned requests: for public buckets."),
         flag("--requester-pays", is_flag=True, help="Accept to pay for the requests."),
         flag("--expected-bucket-owner", metavar="ACCOUNT", help="Fail unless this account owns the bucket."),
+        flag("--without-listing", is_flag=True,
+             help="The credentials may read objects but not list the bucket: known paths open, listing says EACCES."),
         flag("--ca-bundle", type=click.Path(exists=True, dir_okay=False), help="PEM file of trusted authorities."),
         flag("--read-only", is_flag=True, help="Mount read-only; this version always does."),
         flag("--allow-other", is_flag=True, help="Let other users use the mount."),
@@ -165,6 +167,7 @@ def _s3_config(location: Location, flags: Mapping[str, Any], environ: Mapping[st
         expected_bucket_owner=flags["expected_bucket_owner"],
         ca_bundle=os.path.abspath(ca_bundle) if ca_bundle else None,  # the background changes directory
         max_attempts=_max_attempts(environ),
+        may_list=not flags["without_listing"],
     )
 
 

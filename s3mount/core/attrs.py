@@ -17,6 +17,9 @@ from s3mount.units import KIB
 #: archive tiers cannot be told from a listing; reading them fails with InvalidObjectState.
 ARCHIVE_CLASSES = frozenset({"GLACIER", "DEEP_ARCHIVE"})
 
+#: The unit programs choose their buffers by; 128 KiB is the kernel's largest default read-ahead.
+BLOCK_SIZE = 128 * KIB
+
 #: stat(2): st_blocks counts 512-byte units whatever the block size is.
 _STAT_BLOCK = 512
 
@@ -28,9 +31,8 @@ class ObjectId(NamedTuple):
     etag: str
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectStat:
-    """What a LIST or HEAD tells about one object.
+class ObjectStat(NamedTuple):
+    """What a LIST or HEAD tells about one object.  A tuple, because a listing makes a thousand a page.
 
     Attributes:
         size: bytes.
@@ -59,20 +61,25 @@ class ObjectStat:
 
 @dataclass(frozen=True)
 class Ownership:
-    """Mode bits and owner that every entry of the mount shows; S3 has none of its own."""
+    """What every entry of the mount shows, because S3 has none of its own.
+
+    Attributes:
+        directory_mtime_s: whole seconds since the epoch; when the mount was made.
+    """
 
     uid: int
     gid: int
     file_mode: int = 0o644
     dir_mode: int = 0o755
+    directory_mtime_s: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class FileAttrs:
+class FileAttrs(NamedTuple):
     """The attributes of one inode, free of any FUSE type.
 
     Attributes:
-        ttl_s: for how long the kernel may go on using them, and the name, without asking.
+        ttl_s: for how long the kernel may go on using them without asking.
+        is_name_kept: for as long it may use the name, too; else it looks the name up each time.
     """
 
     ino: int
@@ -83,9 +90,7 @@ class FileAttrs:
     uid: int
     gid: int
     ttl_s: float
-
-    #: The unit programs choose their buffers by; 128 KiB is the kernel's largest default read-ahead.
-    BLOCK_SIZE = 128 * KIB
+    is_name_kept: bool = True
 
     @property
     def blocks(self) -> int:
@@ -99,11 +104,26 @@ def file_attrs(ino: int, found: ObjectStat, owner: Ownership, ttl_s: float) -> F
     return FileAttrs(ino, stat.S_IFREG | mode, found.size, found.mtime_s, 1, owner.uid, owner.gid, ttl_s)
 
 
-def directory_attrs(ino: int, mtime_s: int, owner: Ownership, ttl_s: float) -> FileAttrs:
-    """A directory; S3 gives it no time, so it shows when the mount was made."""
-    return FileAttrs(ino, stat.S_IFDIR | owner.dir_mode, 0, mtime_s, 2, owner.uid, owner.gid, ttl_s)
+def directory_attrs(ino: int, owner: Ownership, ttl_s: float) -> FileAttrs:
+    """A directory; S3 gives it no time of its own."""
+    return FileAttrs(ino, stat.S_IFDIR | owner.dir_mode, 0, owner.directory_mtime_s, 2, owner.uid, owner.gid, ttl_s)
 
 
 def absent_attrs(ttl_s: float) -> FileAttrs:
     """No inode: what the kernel takes for "nothing has this name", and keeps for that time."""
     return FileAttrs(0, 0, 0, 0, 0, 0, 0, ttl_s)
+
+
+def permits(attrs: FileAttrs, wanted: int, uid: int, gid: int) -> bool:
+    """Whether access(2) says yes; the rules of POSIX, "File Access Permissions".
+
+    Args:
+        wanted: R_OK (4), W_OK (2) and X_OK (1) together; 0 asks only whether it exists.
+        gid: the caller's primary group; FUSE does not tell the others.
+    """
+    mode = stat.S_IMODE(attrs.mode)
+    if uid == 0:
+        is_executable = stat.S_ISDIR(attrs.mode) or bool(mode & 0o111)
+        return is_executable or not wanted & 1
+    shift = 6 if uid == attrs.uid else 3 if gid == attrs.gid else 0
+    return wanted & ~(mode >> shift) & 0o7 == 0

@@ -12,16 +12,21 @@ INVARIANT: no inode in the table is without a lookup or a handle when the file s
 excepted.
 """
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import count
 
 from s3mount.core.attrs import ObjectStat
 from s3mount.core.keys import is_directory_key
-from s3mount.core.ranges import Coverage
+from s3mount.core.ranges import ByteRange, Coverage
 from s3mount.errors import StaleInode
 
 ROOT = 1
 _RESERVED = (0, ROOT)
+_EMPTY = blake2b(digest_size=8)
+#: Inodes; a table of fewer is not worth copying.
+_WORTH_REBUILDING = 10_000
 
 
 @dataclass(slots=True, eq=False)
@@ -32,8 +37,11 @@ class Inode:
         key: the full object key; a directory's ends in `/` (the root's may be empty).
         found: the object, or None for a directory.
         delivered: bytes the kernel got since it knows this inode, and so holds in its page
-            cache unless it dropped them; what `open` need not fetch again.
+            cache unless it dropped them; what `open` need not fetch again.  None for none.
         is_gone: S3 said that the key no longer has this version.
+        asked_at: when S3 last said that the name has this version, on the cache's timer.
+        vouched_until: an open before that time, on the cache's timer, need not ask S3 (fs.versions).
+        is_doubtful: a look-up answered with an expired record, and nothing was asked since.
     """
 
     ino: int
@@ -41,13 +49,26 @@ class Inode:
     found: ObjectStat | None
     lookups: int = 0
     handles: int = 0
-    delivered: Coverage = field(default_factory=Coverage)
+    delivered: Coverage | None = None
     is_gone: bool = False
+    asked_at: float = -math.inf
+    vouched_until: float = -math.inf
+    is_doubtful: bool = False
 
     @property
     def is_directory(self) -> bool:
         """Whether it has no object of its own."""
         return self.found is None
+
+    def deliver(self, content: ByteRange) -> None:
+        """The kernel got these bytes."""
+        if self.delivered is None:
+            self.delivered = Coverage()
+        self.delivered.add(content)
+
+    def was_delivered(self, content: ByteRange) -> bool:
+        """Whether the kernel got all of these bytes."""
+        return content.length == 0 or (self.delivered is not None and self.delivered.holds(content))
 
 
 @dataclass(frozen=True)
@@ -64,11 +85,16 @@ class InodeTable:
 
     Args:
         root_key: the prefix of the mount, empty or ending in `/`.
+
+    Attributes:
+        has_shrunk: most inodes went at once since the caller set this to False.
     """
 
     def __init__(self, root_key: str) -> None:
         self.root = Inode(ROOT, root_key, None)
         self._by_number: dict[int, Inode] = {ROOT: self.root}
+        self._largest = 0
+        self.has_shrunk = False
 
     def get(self, ino: int) -> Inode:
         """The inode of a number the kernel holds.
@@ -89,23 +115,27 @@ class InodeTable:
         """
         if found is None and key == self.root.key:
             return self.root
-        number = self._number_for(key, found)
+        number = inode_number(key, found.etag if found else "")
         inode = self._by_number.get(number)
+        if number in _RESERVED or (inode is not None and not _stands_for(inode, key, found)):
+            number = self._next_number(key, found)
+            inode = self._by_number.get(number)
         if inode is None:
             inode = self._by_number[number] = Inode(number, key, found)
+            self._largest = max(self._largest, len(self._by_number))
         elif found is not None:
             inode.found = found  # same version; its restore status may have changed
             inode.is_gone = False
         return inode
 
-    def _number_for(self, key: str, found: ObjectStat | None) -> int:
-        probe = 0
-        while True:
+    def _next_number(self, key: str, found: ObjectStat | None) -> int:
+        """The first of a key's further numbers that is its own or free."""
+        for probe in count(1):
             number = inode_number(key, found.etag if found else "", probe)
             holder = self._by_number.get(number)
             if number not in _RESERVED and (holder is None or _stands_for(holder, key, found)):
-                return number
-            probe += 1
+                break
+        return number
 
     def grant(self, inode: Inode) -> None:
         """The kernel took one more reference."""
@@ -131,6 +161,23 @@ class InodeTable:
         """Drop an inode that neither the kernel nor a handle refers to."""
         if inode is not self.root and inode.lookups == 0 and inode.handles == 0:
             self._by_number.pop(inode.ino, None)
+            if self._largest > _WORTH_REBUILDING and len(self._by_number) < self._largest // 4:
+                self._by_number = dict(self._by_number)  # a dict never gives room back by itself
+                self._largest = len(self._by_number)
+                self.has_shrunk = True
+
+    def find(self, key: str) -> Inode | None:
+        """The inode of a directory, if the kernel knows it."""
+        if key == self.root.key:
+            return self.root
+        inode = self._by_number.get(inode_number(key, ""))
+        if inode is not None and not _stands_for(inode, key, None):
+            inode = self._by_number.get(self._next_number(key, None))
+        return inode
+
+    def below(self, key: str) -> list[Inode]:
+        """Every inode whose key starts with a key, in no order; takes time in proportion to all there are."""
+        return [inode for inode in self._by_number.values() if inode.key.startswith(key)]
 
     def statistics(self) -> InodeStatistics:
         """A snapshot of the counters."""
@@ -152,9 +199,9 @@ class InodeTable:
 
 def inode_number(key: str, etag: str, probe: int = 0) -> int:
     """64 bits of BLAKE2b over the length-prefixed parts, so that no two identities concatenate alike."""
-    raw_key = key.encode("utf-8", "surrogatepass")
-    material = b"%d:%s:%d:%s" % (len(raw_key), raw_key, probe, etag.encode("utf-8", "surrogatepass"))
-    return int.from_bytes(blake2b(material, digest_size=8).digest(), "little")
+    digest = _EMPTY.copy()  # half the time of a new one
+    digest.update(f"{len(key)}:{key}:{probe}:{etag}".encode("utf-8", "surrogatepass"))
+    return int.from_bytes(digest.digest(), "little")
 
 
 def _stands_for(holder: Inode, key: str, found: ObjectStat | None) -> bool:

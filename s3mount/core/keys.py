@@ -19,6 +19,9 @@ MAX_KEY_BYTES = 1024
 
 SEPARATOR = "/"
 
+#: Sorts after nearly every other; the two behind it are no characters.
+_LAST_CHARACTER = "\U0010fffd"
+
 
 def is_legal_component(component: str) -> bool:
     """Whether a part of a key between two slashes can be a file name."""
@@ -58,3 +61,21 @@ def child_key(directory_key: str, component: str) -> str:
 def fits_in_key(key: str) -> bool:
     """Whether S3 can hold a key at all; a longer one exists nowhere and costs no request."""
     return len(key.encode("utf-8")) <= MAX_KEY_BYTES
+
+
+def split_key(path: str) -> tuple[str, str]:
+    """The key of the directory that a path (without a trailing slash) is in, and its name there."""
+    parent, separator, name = path.rpartition(SEPARATOR)
+    return parent + separator, name
+
+
+def just_before(key: str) -> str:
+    """A string that sorts before a key, with next to nothing between the two: for S3's StartAfter.
+
+    Args:
+        key: not empty.
+    """
+    last = ord(key[-1]) - 1
+    if 0xD800 <= last <= 0xDFFF:  # no character
+        last = 0xD7FF
+    return key[:-1] + chr(last) + _LAST_CHARACTER if last >= 0 else key[:-1]

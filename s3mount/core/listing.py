@@ -15,6 +15,7 @@ INVARIANT: each name comes out once; a directory wins over a file; what comes ou
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from s3mount.core.attrs import ObjectStat
 from s3mount.core.keys import SEPARATOR, is_legal_component
@@ -46,8 +47,7 @@ class ListPage:
         return max(tails, key=_utf8, default="")
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One name in a directory.  `found` is None for a directory."""
 
     name: str
@@ -67,6 +67,16 @@ class HiddenKey:
     reason: str
 
 
+BAD_COMPONENT = "a component is empty, '.', '..', or holds a NUL"
+BAD_NAME = "the name is '.', '..', or holds a NUL"
+MARKER_WITH_CONTENT = "a directory marker with content"
+
+
+def shadowed(key: str) -> HiddenKey:
+    """A file that a directory of the same name hides."""
+    return HiddenKey(key, f"shadowed by the directory {key + SEPARATOR!r}")
+
+
 class ListingFold:
     """The entries of one directory out of its LIST pages.
 
@@ -81,24 +91,33 @@ class ListingFold:
         self._held: dict[str, ObjectStat] = {}
         self._directories: set[str] = set()
         self._files: set[str] = set()
-        self._last_key = ""  # of all pages so far: a page may be empty and not the last
+        self._last_key = ""  # the greatest of all pages: one may be empty, or behind its predecessor's end
         self.hidden: list[HiddenKey] = []
 
-    def add(self, page: ListPage) -> list[Entry]:
-        """Entries that are final after this page, in the order of their keys."""
+    def add(self, page: ListPage, *, is_last: bool | None = None) -> list[Entry]:
+        """Entries that are final after this page, in the order of their keys.
+
+        Args:
+            page: may repeat keys of earlier pages; of an ordered store every key up to the
+                greatest one seen so far must have been on this page or an earlier one.
+            is_last: whether the listing ends with it; None when the page itself tells, as it
+                does unless the directory is listed by several ranges of keys.
+        """
+        is_complete = page.next_token is None if is_last is None else is_last
         fresh = self._take_prefixes(page.prefixes)
         self._take_objects(page.objects)
-        if not self._is_ordered and page.next_token is not None:
+        self._last_key = max(self._last_key, page.last_key, key=_utf8)
+        if not self._is_ordered and not is_complete:
             return fresh
-        return _in_key_order([*fresh, *self._release(page)])
+        return _in_key_order([*fresh, *self._release(is_complete=is_complete)])
 
     def _take_prefixes(self, prefixes: Iterable[str]) -> list[Entry]:
         fresh = []
         for prefix in prefixes:
             name = prefix[len(self._directory_key) : -1]
             if not is_legal_component(name):
-                self.hidden.append(HiddenKey(prefix, "a component is empty, '.', '..', or holds a NUL"))
-            elif name not in self._directories:
+                self.hidden.append(HiddenKey(prefix, BAD_COMPONENT))
+            elif name not in self._directories and name not in self._files:  # the file may be out, and stays
                 self._directories.add(name)
                 if self._held.pop(name, None) is not None:
                     self._hide_shadowed(name)
@@ -110,22 +129,19 @@ class ListingFold:
             name = found.key[len(self._directory_key) :]
             if name == "":
                 if found.size:
-                    self.hidden.append(HiddenKey(found.key, "a directory marker with content"))
+                    self.hidden.append(HiddenKey(found.key, MARKER_WITH_CONTENT))
             elif not is_legal_component(name):
-                self.hidden.append(HiddenKey(found.key, "the name is '.', '..', or holds a NUL"))
+                self.hidden.append(HiddenKey(found.key, BAD_NAME))
             elif name in self._directories:
                 self._hide_shadowed(name)
             elif name not in self._files:
                 self._held[name] = found
 
     def _hide_shadowed(self, name: str) -> None:
-        key = self._directory_key + name
-        self.hidden.append(HiddenKey(key, f"shadowed by the directory {key + SEPARATOR!r}"))
+        self.hidden.append(shadowed(self._directory_key + name))
 
-    def _release(self, page: ListPage) -> list[Entry]:
+    def _release(self, *, is_complete: bool) -> list[Entry]:
         """Held objects that no later page can shadow."""
-        self._last_key = page.last_key or self._last_key
-        is_complete = page.next_token is None
         final = [
             Entry(name, found)
             for name, found in self._held.items()

@@ -9,6 +9,7 @@ Another C library without mallopt(3) is left alone.
 """
 
 import ctypes
+import gc
 import logging
 
 from s3mount.units import MIB
@@ -35,3 +36,15 @@ def keep_memory(n_bytes: int) -> None:
     mallopt(_M_MMAP_THRESHOLD, _MMAP_THRESHOLD)
     mallopt(_M_TRIM_THRESHOLD, min(n_bytes, 2**31 - 1))
     mallopt(_M_TOP_PAD, 64 * MIB)
+
+
+def trim() -> None:
+    """Give back what is free, after much became free at once.
+
+    A full collection empties CPython's lists of free tuples, each of which keeps a MiB from going back.
+    """
+    gc.collect()
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except AttributeError:
+        log.debug("this C library has no malloc_trim")

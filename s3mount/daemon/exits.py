@@ -47,7 +47,9 @@ TABLE: dict[type[errors.S3MountError], Verdict] = {
     errors.BucketNotFound: Verdict(ExitCode.BUCKET, "check the name, the region and the endpoint"),
     errors.WrongRegion: Verdict(ExitCode.BUCKET, "leave --region out, or give the bucket's region"),
     errors.AccessDenied: Verdict(
-        ExitCode.ACCESS, "the credentials need s3:ListBucket on the bucket and s3:GetObject on its objects"
+        ExitCode.ACCESS,
+        "the credentials need s3:ListBucket on the bucket (--prefix if only a prefix is allowed, "
+        "--without-listing if nothing is) and s3:GetObject on its objects",
     ),
     errors.BadCredentials: Verdict(
         ExitCode.ACCESS, "check the access key and its secret (aws sts get-caller-identity shows who you are)"

@@ -4,6 +4,7 @@ Checked before S3 is asked, because a wrong directory is the user's most likely 
 cheapest to find.  A dead mount that another s3mount left is cleared; any other is reported.
 """
 
+import contextlib
 import errno
 import logging
 import os
@@ -62,6 +63,17 @@ def unmount(path: str) -> None:
     """Detach whatever is mounted there; in the background if it is busy.  Never fails."""
     command = ["umount", "-l", path] if os.geteuid() == 0 else [_FUSERMOUNT, "-u", "-z", path]
     subprocess.run(command, check=False, capture_output=True)
+
+
+def abort(path: str) -> None:
+    """Fail every call that the mount has not answered, for good: a process stuck in the kernel can end then."""
+    if os.geteuid() == 0:
+        subprocess.run(["umount", "-f", path], check=False, capture_output=True)
+        return
+    taken = mounted_on(path)
+    if taken is not None:
+        with contextlib.suppress(OSError):  # its owner may write it, where fusectl is mounted
+            Path(f"/sys/fs/fuse/connections/{taken.device.partition(':')[2]}/abort").write_text("1", encoding="ascii")
 
 
 def clear_dead(path: str) -> None:

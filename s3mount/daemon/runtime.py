@@ -72,6 +72,7 @@ async def _run(config: MountConfig, readiness: Readiness, manager: ServiceManage
                 await session.serve()
                 nursery.cancel_scope.cancel()
             manager.stopping()
+            parts.notifier.close()
         _log_summary(parts)
 
 

@@ -3,18 +3,23 @@
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import trio
 
 from s3mount.cache.metadata import MetadataCache
 from s3mount.config import MountConfig
+from s3mount.daemon.allocator import trim
 from s3mount.fs.blocks import BlockStore
 from s3mount.fs.budget import ByteBudget
 from s3mount.fs.directories import DirectoryLister
 from s3mount.fs.filesystem import S3FileSystem
+from s3mount.fs.misses import MissCounter
+from s3mount.fs.probing import NameProbe
 from s3mount.fs.resolver import Resolver
+from s3mount.fs.versions import VersionCheck
 from s3mount.fuse.boundary import Boundary
+from s3mount.fuse.notify import ThreadNotifier
 from s3mount.fuse.operations import Operations
 from s3mount.store.catalogue import SplitCatalogue
 from s3mount.store.connect import connect
@@ -32,6 +37,7 @@ class Components:
     operations: Operations
     boundary: Boundary
     filesystem: S3FileSystem
+    notifier: ThreadNotifier
     store: GuardedStore
     budget: ByteBudget
     region: str
@@ -49,19 +55,25 @@ async def components(config: MountConfig) -> AsyncIterator[Components]:
         bucket = config.s3.location.bucket
         store = GuardedStore(catalogue, connection.reader, config.guard, bucket=bucket)
         cache = MetadataCache(trio.current_time, config.metadata)
-        lister = DirectoryLister(store, cache)
+        lister = DirectoryLister(store, cache, nursery)
         root_key = config.s3.location.prefix
-        lister.remember_page(root_key, connection.root_page, connection.root_asked_at)
+        if connection.root_page is not None:
+            lister.remember_page(root_key, connection.root_page, connection.root_asked_at)
         budget = ByteBudget(config.read.budget_bytes)
+        misses = MissCounter(lister, nursery)
+        resolver = Resolver(NameProbe(store, lister, may_list=config.s3.may_list), cache, misses)
+        notifier = ThreadNotifier()
         filesystem = S3FileSystem(
             root_key,
-            resolver=Resolver(store, cache),
             lister=lister,
             cache=cache,
             blocks=BlockStore(store, budget, nursery, config.read.part_size),
-            owner=config.owner,
-            mounted_at_s=int(time.time()),
+            versions=VersionCheck(resolver, lister, cache, store),
+            notifier=notifier,
+            owner=replace(config.owner, directory_mtime_s=int(time.time())),
+            give_back=trim,
         )
         boundary = Boundary(config.guard.deadline_s + _NAMING_S)
-        yield Components(Operations(filesystem, boundary), boundary, filesystem, store, budget, connection.region)
+        operations = Operations(filesystem, boundary)
+        yield Components(operations, boundary, filesystem, notifier, store, budget, connection.region)
         nursery.cancel_scope.cancel()

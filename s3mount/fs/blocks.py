@@ -16,7 +16,7 @@ import trio
 
 from s3mount.core.attrs import ObjectId
 from s3mount.core.ranges import ByteRange, gaps, split
-from s3mount.core.readahead import SMALL_FILE, Planner
+from s3mount.core.readahead import Planner
 from s3mount.fs.budget import ByteBudget
 from s3mount.fs.chunks import Chunk, ChunkList, ChunkState
 from s3mount.fs.shelf import ChunkShelf
@@ -87,20 +87,25 @@ class BlockStore:
             del self._objects[opened.object_id]
             self._budget.release(sum(self._shelf.drop(chunk) for chunk in list(opened.chunks)))
 
-    async def begin(self, opened: OpenObject, span: ByteRange) -> None:
-        """What `open` does before it answers: a small file is fetched, of another only the start is begun.
+    async def begin(self, opened: OpenObject, span: ByteRange, *, wait: bool) -> bool:
+        """What `open` does before it answers: start fetching a span, and wait for it if told to.
 
         Never waits for the budget; when that is full the first read fetches.
 
+        Returns:
+            Whether the whole span came, so that S3 has this version.
+
         Raises:
-            StoreError: the small file could not be fetched.
+            StoreError: it could not be fetched.
         """
         self._speculate(opened, span)
-        if opened.size <= SMALL_FILE:
-            with self._pinned(opened.chunks.overlapping(span)) as chunks:
-                for chunk in chunks:
-                    await chunk.flight.landed.wait()
-                    chunk.view(span)
+        if not wait:
+            return False
+        with self._pinned(opened.chunks.overlapping(span)) as chunks:
+            for chunk in chunks:
+                await chunk.flight.landed.wait()
+                chunk.view(span)
+            return not self._missing(opened, span)
 
     # -- read -------------------------------------------------------------------------------
 

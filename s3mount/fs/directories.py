@@ -1,40 +1,47 @@
-"""An open directory: pages, and offsets that stay.
+"""Directories for their handles: which listing answers a handle, and what is remembered of it.
 
-An open directory is a growing list of entries; the offset of an entry is its place in that
-list plus one.  The list only grows until the reader rewinds, so every offset the kernel ever got
-is good: a repeated or interrupted readdir, telldir and seekdir all work.  Reading from the start
-again (offset 0, after something was read) lists anew, as rewinddir asks.
+A handle reads one `DirectoryScan`; offsets are places in it, so a repeated or interrupted readdir,
+telldir and seekdir all work.  Reading from the start again (offset 0, after something was read)
+takes a new scan, as rewinddir asks.
 
-With a TTL a directory that was read to its end is kept as a whole, as old as its first page, and
-answers the handles that start at offset 0 until it expires or something contradicts it.  Without
-one, and of a directory too large to keep, each name is recorded by itself.
+With a TTL a directory that was read to its end is kept as a whole, as old as its oldest page, and
+answers handles that start until it expires or something contradicts it; and handles that start while it
+is being listed share that listing.  Without one each handle lists for itself; only the names are kept.
+In both cases a subtree that a program walks through is listed ahead of it (fs.walks).
 
-A page that fails is not remembered: that readdir fails, and the next one asks again.
+Of a directory too large to keep, each name is recorded by itself.
 """
 
 import logging
-from bisect import bisect_right
+import math
 from dataclasses import dataclass
 
 import trio
 
 from s3mount.cache.metadata import MetadataCache
-from s3mount.core.keys import child_key
+from s3mount.core.entry_pages import EntryPages
+from s3mount.core.fanout import DEFAULT_AHEAD_PAGES
+from s3mount.core.keys import SEPARATOR, child_key
 from s3mount.core.listing import Entry, HiddenKey, ListingFold, ListPage
-from s3mount.store.base import MAX_PAGE, ObjectStore
+from s3mount.core.tree import TreeDirectory
+from s3mount.fs.pages import PageStream
+from s3mount.fs.scans import DirectoryScan
+from s3mount.fs.walks import SubtreeWalks
+from s3mount.store.base import Catalogue
 
 log = logging.getLogger(__name__)
 
-#: Directories whose hidden keys were logged; forgotten all at once when it is full.
-_MAX_WARNED = 10_000
+#: Directories whose hidden keys were logged, or that are too large to keep; forgotten all at once when it is full.
+_MAX_NOTED = 10_000
 
 
 @dataclass(frozen=True)
 class DirectoryStatistics:
-    """Directories open now, and LIST pages read for directories since the start."""
+    """Directories open now; LIST pages read for directories, and subtrees listed for walks, since the start."""
 
     open: int
     pages: int
+    walks: int
 
 
 class OpenDirectory:
@@ -43,50 +50,32 @@ class OpenDirectory:
     def __init__(self, key: str) -> None:
         self.key = key
         self.lock = trio.Lock()
-        self.entries: list[Entry] = []
-        self.fold: ListingFold | None = None
-        self.next_token: str | None = None
-        self.is_complete = False
-        #: (offset of a page's first entry, when it was asked for), one per page.
-        self._stamps: list[tuple[int, float]] = []
-
-    @property
-    def is_started(self) -> bool:
-        """Whether anything was read, be it that there is nothing."""
-        return bool(self._stamps)
-
-    @property
-    def first_asked_at(self) -> float:
-        """When the first page was asked for."""
-        return self._stamps[0][1]
-
-    def append(self, entries: list[Entry], asked_at: float) -> None:
-        """Add what one page made final."""
-        self._stamps.append((len(self.entries), asked_at))
-        self.entries += entries
+        self.scan: DirectoryScan | None = None
 
     def asked_at(self, offset: int) -> float:
         """When the page was asked for that the entry at an offset came with."""
-        return self._stamps[bisect_right(self._stamps, (offset, float("inf"))) - 1][1]
-
-    def rewind(self) -> None:
-        """Forget what was listed; the next read asks S3 again."""
-        self.entries = []
-        self._stamps = []
-        self.fold = None
-        self.next_token = None
-        self.is_complete = False
+        return -math.inf if self.scan is None else self.scan.asked_at(offset)
 
 
 class DirectoryLister:
-    """Reads directories for their handles, and remembers what it saw for lookups."""
+    """Reads directories for their handles, and remembers what it saw for lookups.
 
-    def __init__(self, store: ObjectStore, cache: MetadataCache) -> None:
+    Args:
+        nursery: outlives every request; those that are ahead of a reader run in it.
+    """
+
+    def __init__(self, store: Catalogue, cache: MetadataCache, nursery: trio.Nursery) -> None:
         self._store = store
         self._cache = cache
-        self._warned: set[str] = set()
+        self._nursery = nursery
+        self._scans: dict[str, DirectoryScan] = {}  # those that others may join
+        self._walks = SubtreeWalks(store, cache, nursery, self._remember_tree)
+        self._noted: set[str] = set()
+        self._oversized: set[str] = set()
         self._open = 0
         self._pages = 0
+
+    # -- handles --------------------------------------------------------------------------------
 
     def open(self, key: str) -> OpenDirectory:
         """A new handle; pair it with `close`."""
@@ -95,7 +84,7 @@ class DirectoryLister:
 
     def close(self, directory: OpenDirectory) -> None:
         """The handle is gone."""
-        directory.rewind()
+        self._leave(directory)
         self._open -= 1
 
     async def entries_from(self, directory: OpenDirectory, offset: int) -> list[Entry]:
@@ -105,58 +94,96 @@ class DirectoryLister:
             StoreError: the page could not be listed; the next call tries again.
         """
         async with directory.lock:
-            if offset == 0:
-                self._start(directory)
-            while len(directory.entries) <= offset and not directory.is_complete:
-                await self._read_page(directory)
-            return directory.entries[offset : offset + MAX_PAGE]
+            scan = directory.scan
+            if scan is None or (offset == 0 and (scan.is_started or not self._cache.ages.is_good(scan.started_at))):
+                self._leave(directory)
+                scan = directory.scan = await self._scan_for(directory.key)
+                scan.join()
+            await scan.reach(offset)
+            return scan.entries.some_from(offset)
 
-    def _start(self, directory: OpenDirectory) -> None:
-        if directory.entries or directory.is_complete:
-            directory.rewind()
-        listing = None if directory.is_started else self._cache.listing(directory.key)
+    def _leave(self, directory: OpenDirectory) -> None:
+        if directory.scan is not None:
+            self.leave(directory.scan)
+            directory.scan = None
+
+    def leave(self, scan: DirectoryScan) -> None:
+        """One user less; with the last one what is in flight for it is cancelled."""
+        scan.users -= 1
+        if scan.users == 0:
+            scan.close()
+            if self._scans.get(scan.key) is scan:
+                del self._scans[scan.key]
+
+    async def _scan_for(self, key: str) -> DirectoryScan:
+        listing = self._cache.listing(key)
+        if listing is None:
+            listing = await self._walks.listing(key)
         if listing is not None:
-            directory.append(list(listing.entries), listing.asked_at)
-            directory.is_complete = True
+            return DirectoryScan.whole(key, listing.entries, listing.asked_at)
+        return self.scan(key)
 
-    async def _read_page(self, directory: OpenDirectory) -> None:
-        if directory.fold is None:
-            directory.fold = ListingFold(directory.key, is_ordered=self._store.is_ordered)
-        asked_at = self._cache.now()
-        page = await self._store.list_page(directory.key, token=directory.next_token, max_keys=MAX_PAGE)
-        self._pages += 1
-        fresh = directory.fold.add(page)
-        directory.append(fresh, asked_at)
-        directory.next_token = page.next_token
-        directory.is_complete = page.next_token is None
-        self._remember(directory, fresh, asked_at)
-        if directory.is_complete:
-            self._warn_once(directory.key, directory.fold.hidden)
+    def scan(self, key: str, *, ahead_pages: int = DEFAULT_AHEAD_PAGES) -> DirectoryScan:
+        """The listing that is on its way, if one may be joined, or a new one; `join` and `leave` it."""
+        scan = self._scans.get(key)
+        if scan is not None and self._cache.may_join(key, scan.started_at):
+            return scan
+        stream = PageStream(self._store, self._nursery, key, ahead_pages=ahead_pages, clock=self._cache.now)
+        scan = DirectoryScan(key, self._cache.now(), stream, self._remember, is_ordered=self._store.is_ordered)
+        self._scans[key] = scan
+        return scan
+
+    # -- what is known --------------------------------------------------------------------------
+
+    async def bring(self, key: str) -> None:
+        """Let a walk that is under way reach a directory, so that its record is new."""
+        await self._walks.bring(key)
+
+    def is_oversized(self, key: str) -> bool:
+        """Whether a directory was too large to keep as a whole."""
+        return key in self._oversized
 
     def remember_page(self, directory_key: str, page: ListPage, asked_at: float) -> None:
         """Record a first page that was listed for another purpose: the probe of the bucket."""
-        directory = OpenDirectory(directory_key)
+        if page.next_token is not None:
+            return
         fold = ListingFold(directory_key, is_ordered=self._store.is_ordered)
-        directory.append(fold.add(page), asked_at)
-        directory.is_complete = page.next_token is None
-        self._remember(directory, directory.entries, asked_at)
-        if self._cache.listing(directory_key) is not None:  # so it may never be listed
-            self._warn_once(directory_key, fold.hidden)
+        entries = EntryPages(directory_key, fold.add(page))
+        self._cache.put_listing(directory_key, entries, asked_at)
+        self._warn_once(directory_key, fold.hidden)  # it may never be listed
 
-    def _remember(self, directory: OpenDirectory, fresh: list[Entry], asked_at: float) -> None:
+    def _remember(self, scan: DirectoryScan, fresh: list[Entry], asked_at: float) -> None:
         """Record what a LIST just proved, so that a lookup need not ask again."""
-        if not self._cache.may_keep_listing(len(directory.entries)):
-            for entry in fresh:
-                self._cache.put(child_key(directory.key, entry.name), entry.found, asked_at)
-        elif directory.is_complete:
-            self._cache.put_listing(directory.key, directory.entries, directory.first_asked_at)
+        self._pages += 1
+        if not self._cache.may_keep_listing(len(scan.entries)):
+            _note(self._oversized, scan.key)
+            self.remember_names(scan.key, fresh, asked_at)
+        elif scan.is_complete:
+            self._oversized.discard(scan.key)
+            self._cache.put_listing(scan.key, scan.entries, scan.first_asked_at)
+        if scan.is_complete:
+            self._warn_once(scan.key, scan.hidden)
+            if self._scans.get(scan.key) is scan:
+                del self._scans[scan.key]
+
+    def remember_names(self, directory_key: str, entries: list[Entry], asked_at: float) -> None:
+        """Record names one by one."""
+        for entry in entries:
+            self._cache.put(child_key(directory_key, entry.name), entry.found, asked_at)
+
+    def _remember_tree(self, found: TreeDirectory, asked_at: float) -> None:
+        if self._cache.may_keep_listing(len(found.entries)):
+            entries = EntryPages(found.directory_key, found.entries)
+            self._cache.put_listing(found.directory_key, entries, asked_at)
+        path = found.directory_key.removesuffix(SEPARATOR)
+        if path and self._cache.ages.is_minimal:  # else its own directory's listing says so for long enough
+            self._cache.put(path, None, asked_at)
+        self._warn_once(found.directory_key, found.hidden)
 
     def _warn_once(self, directory_key: str, hidden: list[HiddenKey]) -> None:
-        if not hidden or directory_key in self._warned:
+        if not hidden or directory_key in self._noted:
             return
-        if len(self._warned) >= _MAX_WARNED:
-            self._warned.clear()
-        self._warned.add(directory_key)
+        _note(self._noted, directory_key)
         first = hidden[0]
         log.warning(
             "%d keys in %r cannot be shown as files; the first is %r: %s",
@@ -165,9 +192,18 @@ class DirectoryLister:
 
     def statistics(self) -> DirectoryStatistics:
         """A snapshot of the counters."""
-        return DirectoryStatistics(self._open, self._pages)
+        return DirectoryStatistics(self._open, self._pages, self._walks.statistics().started)
 
     def check_invariants(self) -> None:
-        """Raises ValueError when more handles were closed than opened."""
+        """Raises ValueError when more handles were closed than opened, or a listing nobody reads goes on."""
         if self._open < 0:
             raise ValueError("more directory handles were closed than opened")
+        for scan in self._scans.values():
+            scan.check_invariants()
+        self._walks.check_invariants()
+
+
+def _note(noted: set[str], key: str) -> None:
+    if len(noted) >= _MAX_NOTED:
+        noted.clear()
+    noted.add(key)

@@ -5,7 +5,7 @@ are inode numbers and handles as the kernel gets them.  Between two awaits the c
 inodes are interned, granted and pinned without an await in between.
 
 Consistency (docs/semantics.md): what the kernel and this daemon use without asking S3 is at most
-one second old, or one TTL; an open file is one version until it is closed.
+one second old, or one TTL (fs.versions); an open file is one version until it is closed.
 """
 
 import math
@@ -30,8 +30,11 @@ from s3mount.errors import (
 )
 from s3mount.fs.blocks import BlockStatistics, BlockStore
 from s3mount.fs.directories import DirectoryLister, DirectoryStatistics, OpenDirectory
+from s3mount.fs.kernel_view import KernelView
+from s3mount.fs.notifier import KernelNotifier
 from s3mount.fs.reader import FileReader
-from s3mount.fs.resolver import Resolver, ResolverStatistics
+from s3mount.fs.resolver import ResolverStatistics
+from s3mount.fs.versions import VersionCheck
 
 #: Takes (name, attributes, offset of the next entry); False when the reply is full.
 Emit = Callable[[bytes, FileAttrs, int], bool]
@@ -54,27 +57,30 @@ class S3FileSystem:
 
     Args:
         root_key: the prefix, empty or ending in `/`.
-        mounted_at_s: whole seconds since the epoch; the time that directories show.
+        give_back: called when much memory became free.
     """
 
     def __init__(
         self,
         root_key: str,
         *,
-        resolver: Resolver,
         lister: DirectoryLister,
         cache: MetadataCache,
         blocks: BlockStore,
+        versions: VersionCheck,
+        notifier: KernelNotifier,
         owner: Ownership,
-        mounted_at_s: int,
+        give_back: Callable[[], None] = lambda: None,
     ) -> None:
         self._inodes = InodeTable(root_key)
-        self._resolver = resolver
+        self._resolver = versions.resolver
         self._lister = lister
         self._cache = cache
         self._blocks = blocks
+        self._versions = versions
+        self._kernel = KernelView(self._inodes, notifier)
         self._owner = owner
-        self._mounted_at_s = mounted_at_s
+        self._give_back = give_back
         self._files: dict[int, FileReader] = {}
         self._directories: dict[int, OpenDirectory] = {}
         self._last_handle = 0
@@ -93,15 +99,27 @@ class S3FileSystem:
         if not parent.is_directory:
             raise NotADirectory(f"{parent.key!r} is a file")
         path = child_key(parent.key, name_from_kernel(name))
-        try:
-            record = await self._resolver.resolve(path)
-        except NameNotFound as error:
-            if error.ttl_s > 0:
-                return absent_attrs(error.ttl_s)
-            raise
+        record = self._last_known(path)
+        began_at = self._cache.now()
+        if record is None:
+            try:
+                record = await self._resolver.resolve(path)
+            except NameNotFound as error:
+                if error.ttl_s > 0 and self._kernel.may_keep_absent(path, parent, name):
+                    return absent_attrs(error.ttl_s)
+                raise
         inode = self._intern(path, record.found)
+        is_name_kept = self._versions.looked_up(inode, record.asked_at, began_at)
         self._inodes.grant(inode)
-        return self._attrs(inode, self._cache.remaining(record))
+        return self._attrs(inode, self._cache.ages.remaining(record))._replace(is_name_kept=is_name_kept)
+
+    def _last_known(self, path: str) -> Record | None:
+        """What a look-up may answer without asking S3: the step after it asks, if it must."""
+        record = self._cache.last_record(path)
+        if record is None or self._cache.get(path) is not None:
+            return record
+        inode = self._intern(path, record.found)
+        return record if self._versions.may_answer(inode) else None
 
     async def getattr(self, ino: int) -> FileAttrs:
         """The attributes of an inode; of an open file those of the version it was opened with.
@@ -112,26 +130,33 @@ class S3FileSystem:
         """
         inode = self._inodes.get(ino)
         if inode is self._inodes.root or inode.handles:
-            return self._attrs(inode, self._cache.fresh_s)
-        record = await self._check_version(inode)
-        return self._attrs(inode, self._cache.remaining(record))
+            return self._attrs(inode, self._cache.ages.fresh_s)
+        record = await self._versions.current(inode)
+        return self._attrs(inode, self._cache.ages.remaining(record))
 
     def forget(self, references: list[tuple[int, int]]) -> None:
         """The kernel let go of (inode, number of lookups)."""
         for ino, n_lookups in references:
             self._inodes.forget(ino, n_lookups)
+        if self._inodes.has_shrunk:
+            self._inodes.has_shrunk = False
+            self._give_back()  # so that the copies lie together
+            self._cache.compact()
+            self._give_back()
 
     # -- directories ----------------------------------------------------------------------------
 
-    def opendir(self, ino: int) -> int:
+    async def opendir(self, ino: int) -> int:
         """A handle on a directory.
 
         Raises:
-            NotADirectory, StaleInode.
+            NotADirectory, StaleInode, StoreError.
         """
         inode = self._inodes.get(ino)
         if not inode.is_directory:
             raise NotADirectory(f"{inode.key!r} is a file")
+        if inode is not self._inodes.root:
+            await self._versions.check(inode)
         handle = self._new_handle()
         self._directories[handle] = self._lister.open(inode.key)
         return handle
@@ -150,10 +175,13 @@ class S3FileSystem:
         if directory is None:
             raise BadHandle(f"directory handle {handle} is not open")
         entries = await self._lister.entries_from(directory, offset)
-        for at, entry in enumerate(entries, offset):
-            ttl_s = self._cache.remaining_since(directory.asked_at(at))
-            inode = self._intern(child_key(directory.key, entry.name), entry.found)
-            if not emit(name_to_kernel(entry.name), self._attrs(inode, ttl_s), at + 1):
+        asked_at = directory.asked_at(offset)
+        ttl_s = self._cache.ages.remaining_since(asked_at)
+        for next_offset, (name, found) in enumerate(entries, offset + 1):  # a hundred thousand times for some
+            key = found.key if found else child_key(directory.key, name) + SEPARATOR
+            inode = self._inodes.intern(key, found)
+            inode.asked_at = max(inode.asked_at, asked_at)
+            if not emit(name_to_kernel(name), self._attrs(inode, ttl_s), next_offset):
                 self._inodes.discard_if_unused(inode)
                 return
             self._inodes.grant(inode)
@@ -191,9 +219,7 @@ class S3FileSystem:
         is_open = False
         try:
             with self._noticing_change(inode):
-                if revalidate:
-                    await self._revalidate(inode)
-                await reader.begin()
+                await self._versions.begin(inode, reader, is_direct=revalidate)
             is_open = True
         finally:
             if not is_open:
@@ -234,36 +260,34 @@ class S3FileSystem:
 
     # -- parts ----------------------------------------------------------------------------------
 
-    async def _check_version(self, inode: Inode, *, not_before: float = -math.inf) -> Record:
-        path = inode.key.removesuffix(SEPARATOR)
-        record = await self._resolver.resolve(path, not_before=not_before)
-        if not _is_same(inode, record.found):
-            raise StaleInode(f"{path!r} is another version now")
-        return record
-
-    async def _revalidate(self, inode: Inode) -> None:
-        """A name that is gone is stale, too: only that makes the kernel forget the name it has."""
-        try:
-            await self._check_version(inode, not_before=self._cache.now())
-        except NameNotFound as error:
-            raise StaleInode(f"{inode.key!r} is gone") from error
-
     @contextmanager
     def _noticing_change(self, inode: Inode) -> Iterator[None]:
-        """A version that is gone contradicts what the cache says of its key, and is not opened again."""
+        """A version that is gone contradicts what cache and kernel know of its name, and is not opened again."""
         try:
             yield
         except ObjectChanged:
             self._cache.drop(inode.key)
             inode.is_gone = True
+            inode.vouched_until = -math.inf
+            self._kernel.forget_name(inode.key)
             raise
+
+    async def refresh(self, path: str = "") -> None:
+        """Forget what is known of a path and of everything below it, here and in the kernel: the next use asks S3.
+
+        Args:
+            path: relative to the mount's root; empty for all of it.
+        """
+        key = self._inodes.root.key + path
+        self._cache.drop_below(key + SEPARATOR if path else key)
+        await self._kernel.forget_below(key)
 
     def _intern(self, path: str, found: ObjectStat | None) -> Inode:
         return self._inodes.intern(path if found else path + SEPARATOR, found)
 
     def _attrs(self, inode: Inode, ttl_s: float) -> FileAttrs:
         if inode.found is None:
-            return directory_attrs(inode.ino, self._mounted_at_s, self._owner, ttl_s)
+            return directory_attrs(inode.ino, self._owner, ttl_s)
         return file_attrs(inode.ino, inode.found, self._owner, ttl_s)
 
     def _new_handle(self) -> int:
@@ -283,16 +307,10 @@ class S3FileSystem:
 
     def check_invariants(self) -> None:
         """Raises ValueError when a part's invariant does not hold, or handles and pins differ."""
-        for part in (self._inodes, self._cache, self._resolver, self._lister, self._blocks):
+        for part in (self._inodes, self._kernel, self._cache, self._resolver, self._lister, self._blocks):
             part.check_invariants()
         if self._inodes.statistics().handles != len(self._files):
             raise ValueError("an inode is pinned by a handle that is not open")
-
-
-def _is_same(inode: Inode, found: ObjectStat | None) -> bool:
-    if inode.found is None or found is None:
-        return inode.found is None and found is None
-    return inode.found.id == found.id
 
 
 def _refuse_archived(found: ObjectStat) -> None:

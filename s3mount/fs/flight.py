@@ -14,15 +14,19 @@ T = TypeVar("T")
 
 
 class Flight(Generic[T]):
-    """Carries one answer, or one failure, to any number of tasks."""
+    """Carries one answer, or one failure, to any number of tasks.
 
-    __slots__ = ("_answer", "_failure", "is_cancelled", "landed")
+    Attributes:
+        failure: what the question raised, once it has landed.
+    """
+
+    __slots__ = ("_answer", "failure", "is_cancelled", "landed")
 
     def __init__(self) -> None:
         self.landed = trio.Event()
         self.is_cancelled = False
         self._answer: T | None = None
-        self._failure: BaseException | None = None
+        self.failure: BaseException | None = None
 
     async def carry(self, ask: Callable[..., Awaitable[T]], *args: object) -> None:
         """Ask, and keep whatever comes; nothing is raised here but trio's cancellation.
@@ -37,12 +41,12 @@ class Flight(Generic[T]):
             self.is_cancelled = True
             raise came.error
         else:
-            self._failure = came.error
+            self.failure = came.error
 
     @property
     def is_failed(self) -> bool:
         """Whether there is no answer and never will be."""
-        return self.is_cancelled or self._failure is not None
+        return self.is_cancelled or self.failure is not None
 
     def result(self) -> T:
         """The answer, for each task that waited.
@@ -51,8 +55,8 @@ class Flight(Generic[T]):
             Exception: whatever the question raised.
             ValueError: it has not landed, or was cancelled: the caller's bug.
         """
-        if self._failure is not None:
-            raise self._failure
+        if self.failure is not None:
+            raise self.failure
         if self._answer is None:
             raise ValueError("the flight has not landed")
         return self._answer

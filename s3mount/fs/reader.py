@@ -6,6 +6,7 @@ version or fails with `ObjectChanged`.
 
 from s3mount.core.inodes import Inode
 from s3mount.core.ranges import ByteRange
+from s3mount.core.readahead import SMALL_FILE
 from s3mount.fs.blocks import BlockStore
 
 
@@ -24,15 +25,28 @@ class FileReader:
         self._blocks = blocks
         self._opened = blocks.open(inode.found.id, inode.found.size)
 
-    async def begin(self) -> None:
+    @property
+    def is_small(self) -> bool:
+        """Whether `begin` fetches the whole file."""
+        return self._size <= SMALL_FILE
+
+    async def begin(self, *, wait: bool = False) -> bool:
         """Fetch what `open` fetches, unless the kernel got those bytes of this version already.
 
+        Args:
+            wait: also for the start of a file that is not small.
+
+        Returns:
+            Whether S3 gave those bytes for this open, and so said that this is the version it has.
+
         Raises:
-            StoreError: a small file could not be fetched.
+            ObjectChanged: it is not.
+            StoreError: they could not be fetched.
         """
         span = self._opened.planner.on_open()
-        if not self.inode.delivered.holds(span):
-            await self._blocks.begin(self._opened, span)
+        if self.inode.was_delivered(span):
+            return False
+        return await self._blocks.begin(self._opened, span, wait=wait or self.is_small)
 
     def read_nowait(self, offset: int, length: int) -> memoryview | None:
         """As `read`, if it needs no waiting and starts no request; else None."""
@@ -41,7 +55,7 @@ class FileReader:
             return memoryview(b"")
         content = self._blocks.read_nowait(self._opened, wanted)
         if content is not None:
-            self.inode.delivered.add(wanted)
+            self.inode.deliver(wanted)
         return content
 
     async def read(self, offset: int, length: int) -> memoryview:
@@ -52,7 +66,7 @@ class FileReader:
         """
         wanted = ByteRange(min(offset, self._size), min(offset + length, self._size))
         content = await self._blocks.read(self._opened, wanted)
-        self.inode.delivered.add(wanted)
+        self.inode.deliver(wanted)
         return content
 
     def close(self) -> None:

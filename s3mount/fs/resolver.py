@@ -1,9 +1,4 @@
-"""Name → what is there, in one LIST; single flight.
-
-`LIST(prefix=path, delimiter="/")` tells a file from a directory in one request (decision 4).  A
-second, `LIST(prefix=path/)`, only when the page ended before `path/` would have come, that is
-when more than a page of names lies between `path` and `path/`.  HEAD is used for a store that
-lists in no order, where a page proves nothing about what it lacks.
+"""Name → what is there: from the cache, from a listing on its way, or by asking S3; single flight.
 
 However many callers ask for one path at once, it is resolved once.  Who must have an answer to a
 question asked from now on (an open with O_DIRECT) joins only such a question.
@@ -14,15 +9,11 @@ from dataclasses import dataclass
 
 from s3mount.cache.answers import Absence, Record
 from s3mount.cache.metadata import MetadataCache
-from s3mount.core.attrs import ObjectStat
-from s3mount.core.keys import SEPARATOR, fits_in_key
-from s3mount.core.listing import ListPage, Verdict, judge
-from s3mount.errors import NameNotFound, ObjectNotFound
+from s3mount.core.keys import fits_in_key
+from s3mount.errors import NameNotFound
 from s3mount.fs.flight import Flight
-from s3mount.store.base import ObjectStore
-
-#: A LIST for one name needs the names that start with it: rarely more, and parsing costs.
-_LOOKUP_PAGE = 100
+from s3mount.fs.misses import MissCounter
+from s3mount.fs.probing import NameProbe
 
 
 @dataclass(frozen=True)
@@ -42,11 +33,12 @@ class _Question:
 
 
 class Resolver:
-    """Answers what is under a path, from the cache or from S3."""
+    """Answers what is under a path."""
 
-    def __init__(self, store: ObjectStore, cache: MetadataCache) -> None:
-        self._store = store
+    def __init__(self, probe: NameProbe, cache: MetadataCache, misses: MissCounter) -> None:
+        self._probe = probe
         self._cache = cache
+        self._misses = misses
         self._questions: dict[str, _Question] = {}
         self._resolved = 0
         self._joined = 0
@@ -67,7 +59,9 @@ class Resolver:
         while (known := self._cache.get(path)) is None or known.asked_at < not_before:
             question = self._questions.get(path)
             if question is None:
-                return await self._fly(path)
+                may_be_older = not_before == -math.inf
+                listed = self._being_listed(path) if may_be_older else None
+                return listed if listed is not None else await self._fly(path)
             self._joined += 1
             await question.flight.landed.wait()
             if not question.flight.is_cancelled and question.asked_at >= not_before:
@@ -75,6 +69,15 @@ class Resolver:
         if isinstance(known, Absence):
             raise self._not_found(path, known)
         return known
+
+    def _being_listed(self, path: str) -> Record | None:
+        """What a listing under way in the background has seen, unless something newer is known."""
+        seen = self._misses.find(path)
+        if seen is None:
+            return None
+        self._cache.put(path, seen[0].found, seen[1])
+        known = self._cache.get(path)
+        return known if isinstance(known, Record) else None
 
     async def _fly(self, path: str) -> Record:
         question = self._questions[path] = _Question(self._cache.now())
@@ -87,41 +90,25 @@ class Resolver:
         return question.flight.result()
 
     async def _ask(self, path: str, asked_at: float) -> Record:
-        found, is_directory = await (self._by_list(path) if self._store.is_ordered else self._by_head(path))
-        if not is_directory and found is None:
-            raise self._not_found(path, self._cache.put_absent(path, asked_at))
-        return self._cache.put(path, None if is_directory else found, asked_at)
+        answer = await self._probe.ask(path, asked_at)
+        if not answer.is_directory and answer.found is None:
+            absence = self._cache.put_absent(path, asked_at)
+            if absence.expires_at > asked_at:  # else a listing would not answer for it either
+                self._missed(path)
+            raise self._not_found(path, absence)
+        if not answer.is_proven:
+            return self._cache.ages.record(answer.found, asked_at)
+        self._missed(path)
+        return self._cache.put(path, answer.found, asked_at)
+
+    def _missed(self, path: str) -> None:
+        if self._probe.may_list:
+            self._misses.missed(path)
 
     def _not_found(self, path: str, absence: Absence) -> NameNotFound:
         error = NameNotFound(f"nothing is under {path!r}")
-        error.ttl_s = self._cache.remaining(absence)
+        error.ttl_s = self._cache.ages.remaining(absence)
         return error
-
-    async def _by_list(self, path: str) -> tuple[ObjectStat | None, bool]:
-        page = await self._first_page(path, _LOOKUP_PAGE)
-        verdict, found = judge(path, page)
-        if verdict is Verdict.CUT_OFF:
-            return found, await self._is_directory(path)
-        return found, verdict is Verdict.DIRECTORY
-
-    async def _by_head(self, path: str) -> tuple[ObjectStat | None, bool]:
-        if await self._is_directory(path):
-            return None, True
-        try:
-            return await self._store.head(path), False
-        except ObjectNotFound:
-            return None, False
-
-    async def _is_directory(self, path: str) -> bool:
-        page = await self._first_page(path + SEPARATOR, 1)
-        return not page.is_empty
-
-    async def _first_page(self, prefix: str, max_keys: int) -> ListPage:
-        """The first page with anything on it: some stores send empty ones before the last."""
-        page = await self._store.list_page(prefix, max_keys=max_keys)
-        while page.is_empty and page.next_token is not None:
-            page = await self._store.list_page(prefix, token=page.next_token, max_keys=max_keys)
-        return page
 
     def statistics(self) -> ResolverStatistics:
         """A snapshot of the counters."""

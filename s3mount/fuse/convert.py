@@ -2,7 +2,7 @@
 
 import pyfuse3
 
-from s3mount.core.attrs import FileAttrs
+from s3mount.core.attrs import BLOCK_SIZE, FileAttrs
 from s3mount.units import KIB
 
 _NS = 1_000_000_000
@@ -17,7 +17,7 @@ def to_entry(attrs: FileAttrs) -> pyfuse3.EntryAttributes:
     entry = pyfuse3.EntryAttributes()
     entry.st_ino = pyfuse3.InodeT(attrs.ino)
     entry.generation = 0
-    entry.entry_timeout = attrs.ttl_s
+    entry.entry_timeout = attrs.ttl_s if attrs.is_name_kept else 0.0
     entry.attr_timeout = attrs.ttl_s
     entry.st_mode = pyfuse3.ModeT(attrs.mode)
     entry.st_nlink = attrs.nlink
@@ -25,7 +25,7 @@ def to_entry(attrs: FileAttrs) -> pyfuse3.EntryAttributes:
     entry.st_gid = attrs.gid
     entry.st_rdev = 0
     entry.st_size = attrs.size
-    entry.st_blksize = attrs.BLOCK_SIZE
+    entry.st_blksize = BLOCK_SIZE
     entry.st_blocks = attrs.blocks
     entry.st_atime_ns = entry.st_ctime_ns = entry.st_mtime_ns = attrs.mtime_s * _NS
     return entry

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import pyfuse3
 from pyfuse3 import FileHandleT, FileNameT, FlagT, InodeT
 
-from s3mount.core.attrs import FileAttrs
+from s3mount.core.attrs import FileAttrs, permits
 from s3mount.core.keys import MAX_KEY_BYTES
 from s3mount.fs.filesystem import S3FileSystem
 from s3mount.fuse.boundary import Boundary
@@ -48,9 +48,13 @@ class Operations(pyfuse3.Operations):
         with self._boundary.guard("getattr"), self._boundary.deadline():
             return to_entry(await self._fs.getattr(inode))
 
+    async def access(self, inode: InodeT, mode: pyfuse3.ModeT, ctx: pyfuse3.RequestContext) -> bool:
+        with self._boundary.guard("access"), self._boundary.deadline():
+            return permits(await self._fs.getattr(inode), mode, ctx.uid, ctx.gid)
+
     async def opendir(self, inode: InodeT, ctx: pyfuse3.RequestContext) -> FileHandleT:
-        with self._boundary.guard("opendir"):
-            return FileHandleT(self._fs.opendir(inode))
+        with self._boundary.guard("opendir"), self._boundary.deadline():
+            return FileHandleT(await self._fs.opendir(inode))
 
     async def readdir(self, fh: FileHandleT, start_id: int, token: pyfuse3.ReaddirToken) -> None:
         def emit(name: bytes, attrs: FileAttrs, next_id: int) -> bool:

@@ -37,13 +37,18 @@ class FuseConfig:
 
     @property
     def options(self) -> set[str]:
-        """Mount options; the kernel itself refuses writes (`ro`) and checks permissions."""
+        """Mount options; the kernel itself refuses writes (`ro`).
+
+        The kernel checks modes and owners only where other users can come in: for that it asks for the attributes
+        of each name it opens, which in the minimal mode is a request to S3.
+        """
         chosen = {
             "allow_other": self.allow_other,
             "allow_root": self.allow_root,
+            "default_permissions": self.allow_other or self.allow_root,
             "auto_unmount": self.auto_unmount,
         }
-        fixed = {"ro", "nosuid", "nodev", "noatime", "default_permissions", f"fsname={self.source}", "subtype=s3mount"}
+        fixed = {"ro", "nosuid", "nodev", "noatime", f"fsname={self.source}", "subtype=s3mount"}
         return fixed | {name for name, is_on in chosen.items() if is_on}
 
 

@@ -27,9 +27,20 @@ class Catalogue(Protocol):
         ...
 
     async def list_page(
-        self, prefix: str, *, delimiter: str = "/", token: str | None = None, max_keys: int = MAX_PAGE
+        self,
+        prefix: str,
+        *,
+        delimiter: str = "/",
+        token: str | None = None,
+        max_keys: int = MAX_PAGE,
+        start_after: str = "",
     ) -> ListPage:
         """One page of the keys that start with `prefix`.
+
+        Args:
+            start_after: only keys strictly greater than this (S3 API, StartAfter); only for the
+                first page, and only where the store is ordered.  Of a common prefix that is not
+                itself greater, although keys under it are, servers differ on whether it is there.
 
         Raises:
             AccessDenied, BucketNotFound, StoreThrottled, StoreFailure, StoreTimeout.
@@ -47,6 +58,17 @@ class Catalogue(Protocol):
 
 class RangeReader(Protocol):
     """Content: the data plane."""
+
+    async def confirm(self, wanted: ObjectId) -> None:
+        """S3 still has exactly this version under the key: one request without a body.
+
+        Where the ETag is not known, that there is an object.
+
+        Raises:
+            ObjectChanged: the key has another version now, or is gone.  Otherwise as
+                `Catalogue.list_page`; with no body the HTTP status alone decides.
+        """
+        ...
 
     async def get_range(self, wanted: ObjectId, span: ByteRange) -> bytes:
         """Bytes of one version of one object.

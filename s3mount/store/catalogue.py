@@ -16,7 +16,13 @@ class Lister(Protocol):
     """What lists, and need not HEAD."""
 
     async def list_page(
-        self, prefix: str, *, delimiter: str = "/", token: str | None = None, max_keys: int = MAX_PAGE
+        self,
+        prefix: str,
+        *,
+        delimiter: str = "/",
+        token: str | None = None,
+        max_keys: int = MAX_PAGE,
+        start_after: str = "",
     ) -> ListPage:
         """See `Catalogue.list_page`."""
         ...
@@ -40,10 +46,18 @@ class SplitCatalogue:
         return self._full.is_ordered
 
     async def list_page(
-        self, prefix: str, *, delimiter: str = "/", token: str | None = None, max_keys: int = MAX_PAGE
+        self,
+        prefix: str,
+        *,
+        delimiter: str = "/",
+        token: str | None = None,
+        max_keys: int = MAX_PAGE,
+        start_after: str = "",
     ) -> ListPage:
         """See `Catalogue.list_page`."""
-        return await self._lister.list_page(prefix, delimiter=delimiter, token=token, max_keys=max_keys)
+        return await self._lister.list_page(
+            prefix, delimiter=delimiter, token=token, max_keys=max_keys, start_after=start_after
+        )
 
     async def head(self, key: str) -> ObjectStat:
         """See `Catalogue.head`."""

@@ -3,7 +3,8 @@
 The first LIST by aiobotocore finds out everything a user can have got wrong: name, permission,
 credentials, region, endpoint, certificate.  Its answer is kept, because it is also the first page
 of the root directory.  The CRT then proves the same with a request of its own, since it resolves,
-trusts and signs by itself.
+trusts and signs by itself.  Where the user says that listing is not permitted, a LIST that S3
+denies proves as much, because S3 checks the signature first; there is no first page then.
 
 While probing, retries must not hide a plain mistake for a minute: `_Watch` sees every attempt and
 ends the probe at once when the certificate is not trusted or the answer is not S3's, and after
@@ -22,7 +23,7 @@ from botocore import exceptions as boto
 from botocore.parsers import ResponseParserError
 
 from s3mount.core.listing import ListPage
-from s3mount.errors import StoreError, StoreUnreachable, WrongRegion
+from s3mount.errors import AccessDenied, StoreError, StoreUnreachable, WrongRegion
 from s3mount.store.base import Catalogue
 from s3mount.store.crt import CrtConfig, CrtReader, crt_reader
 from s3mount.store.s3 import S3Store
@@ -41,13 +42,14 @@ class Connection:
     """A bucket that answered.
 
     Attributes:
-        root_page: the first page of the prefix, asked for at `root_asked_at` (trio's clock).
+        root_page: the first page of the prefix, asked for at `root_asked_at` (trio's clock); None
+            where S3 denies it and `S3Config.may_list` is False.
     """
 
     catalogue: Catalogue
     reader: CrtReader
     region: str
-    root_page: ListPage
+    root_page: ListPage | None
     root_asked_at: float
 
 
@@ -112,7 +114,13 @@ async def connect(s3: S3Config, crt: CrtConfig) -> AsyncIterator[Connection]:
         endpoint = await session.endpoint(client, region)
         reader = await stack.enter_async_context(crt_reader(endpoint, credentials, session.ca_bundle, s3, crt))
         with _within(deadline, s3):
-            await reader.probe()
+            try:
+                await reader.probe()
+            except StoreError as error:
+                if not _is_accepted(error, s3):
+                    raise
+        if found.page is None:
+            log.info("S3 denies listing; only what is asked for by its path is there")
         yield Connection(found.catalogue, reader, region, found.page, found.asked_at)
 
 
@@ -120,7 +128,7 @@ async def connect(s3: S3Config, crt: CrtConfig) -> AsyncIterator[Connection]:
 class _Found:
     catalogue: Catalogue
     region: str
-    page: ListPage
+    page: ListPage | None
     asked_at: float
 
 
@@ -135,7 +143,7 @@ async def _probe(client: Any, s3: S3Config, region: str, deadline: float) -> _Fo
     watch = _Watch()
     client.meta.events.register_first("needs-retry.s3", watch)
     client.meta.events.register_first("before-parse.s3.ListObjectsV2", watch.read)
-    page = ListPage((), (), None)
+    page: ListPage | None = None
     asked_at = trio.current_time()
     failure: StoreError | None = None
     try:
@@ -157,9 +165,14 @@ async def _probe(client: Any, s3: S3Config, region: str, deadline: float) -> _Fo
                 f"the bucket is in region {actual}, not in {s3.region}", region=actual, bucket=s3.location.bucket
             )
         return _Found(store, actual, page, asked_at)
-    if failure is not None:
+    if failure is not None and not _is_accepted(failure, s3):
         raise failure
     return _Found(store, region, page, asked_at)
+
+
+def _is_accepted(error: StoreError, s3: S3Config) -> bool:
+    """Whether S3 denied no more than what the user said it would: credentials that fail are another matter."""
+    return not s3.may_list and type(error) is AccessDenied and error.operation == "ListObjectsV2"
 
 
 @contextmanager

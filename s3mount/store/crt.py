@@ -32,7 +32,7 @@ from s3mount.core.ranges import ByteRange
 from s3mount.errors import ObjectNotFound, StoreError
 from s3mount.store.base import MAX_PAGE
 from s3mount.store.list_xml import parse_list_page
-from s3mount.store.s3 import as_change, check_content
+from s3mount.store.s3 import as_change, check_content, check_version
 from s3mount.store.s3_errors import from_crt
 from s3mount.store.session import CONNECT_TIMEOUT_S, CredentialSource, Endpoint, S3Config
 from s3mount.units import MIB
@@ -42,6 +42,12 @@ from s3mount.units import MIB
 _GBPS_PER_CONNECTION = 10 / 25
 #: S3 API, ListObjectsV2: archived objects say whether they are restored only when asked.
 _LIST_HEADERS = [("x-amz-optional-object-attributes", "RestoreStatus")]
+#: Only a GET of an object is the CRT's to split; it sends the others as they are.
+_REQUESTS = {
+    "GetObject": (S3RequestType.GET_OBJECT, "GET"),
+    "HeadObject": (S3RequestType.DEFAULT, "HEAD"),
+    "ListObjectsV2": (S3RequestType.DEFAULT, "GET"),
+}
 #: The smallest pool the CRT accepts; it holds parts between the socket and our callback.
 POOL_BYTES = 256 * MIB
 
@@ -68,21 +74,26 @@ class CrtReader:
         self._prefix = config.location.prefix
         self._headers = [("Host", endpoint.host), *config.headers]
 
+    async def confirm(self, wanted: ObjectId) -> None:
+        """See `RangeReader.confirm`."""
+        transfer = await self._send_for("HeadObject", wanted, [])
+        check_version(transfer.etag, wanted, "HeadObject")
+
     async def get_range(self, wanted: ObjectId, span: ByteRange) -> bytes:
         """See `RangeReader.get_range`."""
-        headers = [*self._headers, ("Range", f"bytes={span.start}-{span.stop - 1}")]
-        if wanted.etag:
-            headers.append(("If-Match", wanted.etag))
-        try:
-            transfer = await self._send(S3RequestType.GET_OBJECT, self._endpoint.path(wanted.key), headers, wanted.key)
-        except ObjectNotFound as error:
-            raise as_change(error) from error
+        transfer = await self._send_for("GetObject", wanted, [("Range", f"bytes={span.start}-{span.stop - 1}")])
         content = transfer.content()
         check_content(len(content), transfer.etag, wanted, span)
         return content
 
     async def list_page(
-        self, prefix: str, *, delimiter: str = "/", token: str | None = None, max_keys: int = MAX_PAGE
+        self,
+        prefix: str,
+        *,
+        delimiter: str = "/",
+        token: str | None = None,
+        max_keys: int = MAX_PAGE,
+        start_after: str = "",
     ) -> ListPage:
         """See `Catalogue.list_page`.
 
@@ -93,27 +104,37 @@ class CrtReader:
             query["delimiter"] = delimiter
         if token is not None:
             query["continuation-token"] = token
+        elif start_after:
+            query["start-after"] = start_after
         path = self._endpoint.base_path + "?" + urlencode(query, quote_via=quote, safe="")
-        transfer = await self._send(S3RequestType.DEFAULT, path, [*self._headers, *_LIST_HEADERS], prefix)
+        transfer = await self._send("ListObjectsV2", path, _LIST_HEADERS, prefix)
         return parse_list_page(transfer.content())
 
     async def probe(self) -> None:
-        """Prove that the CRT reaches, trusts and may read the bucket.
+        """Prove that the CRT reaches, trusts and may list the bucket.
 
         Raises:
             StoreError: it does not.
         """
         await self.list_page(self._prefix, max_keys=1)
 
-    async def _send(self, kind: S3RequestType, path: str, headers: list[tuple[str, str]], key: str) -> "_Transfer":
-        operation = "GetObject" if kind is S3RequestType.GET_OBJECT else "ListObjectsV2"
+    async def _send_for(self, operation: str, wanted: ObjectId, headers: list[tuple[str, str]]) -> "_Transfer":
+        """A request for one version of an object."""
+        condition = [("If-Match", wanted.etag)] if wanted.etag else []
+        try:
+            return await self._send(operation, self._endpoint.path(wanted.key), headers + condition, wanted.key)
+        except ObjectNotFound as error:
+            raise as_change(error) from error
+
+    async def _send(self, operation: str, path: str, headers: list[tuple[str, str]], key: str) -> "_Transfer":
+        kind, method = _REQUESTS[operation]
         if self._credentials is not None:
             await self._credentials.refresh()
         transfer = _Transfer(trio.lowlevel.current_trio_token())
         transfer.request = self._client.make_request(
             type=kind,
             operation_name=operation,
-            request=HttpRequest("GET", path, HttpHeaders(headers)),
+            request=HttpRequest(method, path, HttpHeaders([*self._headers, *headers])),
             on_headers=transfer.on_headers,
             on_body=transfer.on_body,
             on_done=transfer.on_done,

@@ -75,18 +75,32 @@ class GuardedStore:
         return self._catalogue.is_ordered
 
     async def list_page(
-        self, prefix: str, *, delimiter: str = "/", token: str | None = None, max_keys: int = MAX_PAGE
+        self,
+        prefix: str,
+        *,
+        delimiter: str = "/",
+        token: str | None = None,
+        max_keys: int = MAX_PAGE,
+        start_after: str = "",
     ) -> ListPage:
         """See `Catalogue.list_page`."""
         async with self._guarded(self._lists, "ListObjectsV2", prefix):
             self._counts["lists"] += 1
-            return await self._catalogue.list_page(prefix, delimiter=delimiter, token=token, max_keys=max_keys)
+            return await self._catalogue.list_page(
+                prefix, delimiter=delimiter, token=token, max_keys=max_keys, start_after=start_after
+            )
 
     async def head(self, key: str) -> ObjectStat:
         """See `Catalogue.head`."""
         async with self._guarded(self._lists, "HeadObject", key):
             self._counts["heads"] += 1
             return await self._catalogue.head(key)
+
+    async def confirm(self, wanted: ObjectId) -> None:
+        """See `RangeReader.confirm`."""
+        async with self._guarded(self._lists, "HeadObject", wanted.key):
+            self._counts["heads"] += 1
+            await self._reader.confirm(wanted)
 
     async def get_range(self, wanted: ObjectId, span: ByteRange) -> bytes:
         """See `RangeReader.get_range`."""

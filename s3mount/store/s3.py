@@ -17,7 +17,7 @@ from s3mount.core.listing import ListPage
 from s3mount.core.ranges import ByteRange
 from s3mount.errors import NotS3, ObjectChanged, ObjectNotFound, StoreFailure
 from s3mount.store.base import MAX_PAGE
-from s3mount.store.s3_errors import from_botocore
+from s3mount.store.s3_errors import from_botocore, from_provider
 from s3mount.store.session import S3Config
 
 
@@ -39,10 +39,18 @@ class S3Store:
         return True
 
     async def list_page(
-        self, prefix: str, *, delimiter: str = "/", token: str | None = None, max_keys: int = MAX_PAGE
+        self,
+        prefix: str,
+        *,
+        delimiter: str = "/",
+        token: str | None = None,
+        max_keys: int = MAX_PAGE,
+        start_after: str = "",
     ) -> ListPage:
         """See `Catalogue.list_page`."""
-        paging = {"ContinuationToken": token} if token is not None else {}
+        paging = {"StartAfter": start_after} if start_after else {}
+        if token is not None:
+            paging = {"ContinuationToken": token}
         with self._mapped(prefix, "ListObjectsV2"):
             answer = await self._client.list_objects_v2(
                 Bucket=self._bucket,
@@ -71,6 +79,18 @@ class S3Store:
                 restored='ongoing-request="false"' in answer.get("Restore", ""),
             )
 
+    async def confirm(self, wanted: ObjectId) -> None:
+        """See `RangeReader.confirm`."""
+        condition = {"IfMatch": wanted.etag} if wanted.etag else {}
+        try:
+            with self._mapped(wanted.key, "HeadObject"):
+                answer = await self._client.head_object(
+                    Bucket=self._bucket, Key=wanted.key, **condition, **self._arguments
+                )
+        except ObjectNotFound as error:
+            raise as_change(error) from error
+        check_version(answer.get("ETag", ""), wanted, "HeadObject")
+
     async def get_range(self, wanted: ObjectId, span: ByteRange) -> bytes:
         """See `RangeReader.get_range`."""
         condition = {"IfMatch": wanted.etag} if wanted.etag else {}
@@ -96,24 +116,35 @@ class S3Store:
         try:
             yield
         except (BotoCoreError, ClientError, ResponseParserError, KeyError, ValueError) as error:
+            if isinstance(error, ClientError) and error.operation_name != operation:
+                raise from_provider(error) from error  # signing renewed the credentials by a request of its own
             raise from_botocore(error, bucket=self._bucket, key=key, operation=operation) from error
 
 
+def check_version(etag: str, wanted: ObjectId, operation: str) -> None:
+    """Prove that an answer is of the version asked for, whatever the server made of If-Match.
+
+    Raises:
+        ObjectChanged: it is of another version.
+    """
+    if wanted.etag and etag and etag != wanted.etag:
+        raise ObjectChanged(f"the object has the ETag {etag} now", key=wanted.key, operation=operation)
+
+
 def check_content(length: int, etag: str, wanted: ObjectId, span: ByteRange) -> None:
-    """Prove that an answer is what was asked for, whatever the server made of If-Match.
+    """Prove that an answer is what was asked for.
 
     Raises:
         ObjectChanged: it is of another version.
         StoreFailure: it is cut short or too long.
     """
-    if wanted.etag and etag and etag != wanted.etag:
-        raise ObjectChanged(f"the object has the ETag {etag} now", key=wanted.key, operation="GetObject")
+    check_version(etag, wanted, "GetObject")
     if length != span.length:
         raise StoreFailure(f"{length} bytes came of the {span.length} asked for", key=wanted.key, operation="GetObject")
 
 
 def as_change(error: ObjectNotFound) -> ObjectChanged:
-    """A GET of a version that finds no object finds that it changed."""
+    """A request for a version that finds no object finds that it changed."""
     return ObjectChanged(
         "the object was deleted",
         bucket=error.bucket,

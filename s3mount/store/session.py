@@ -50,6 +50,7 @@ class S3Config:
         is_anonymous: send unsigned requests.
         ca_bundle: PEM file of trusted authorities; None for AWS_CA_BUNDLE or the system's.
         max_attempts: of every request, in both clients (AWS_MAX_ATTEMPTS).
+        may_list: False accepts a bucket that denies LIST.
     """
 
     location: Location
@@ -63,6 +64,7 @@ class S3Config:
     expected_bucket_owner: str | None = None
     ca_bundle: str | None = None
     max_attempts: int = 10
+    may_list: bool = True
 
     @property
     def headers(self) -> list[tuple[str, str]]:
@@ -223,9 +225,17 @@ class S3Session:
             await self._source.refresh()
 
     async def endpoint(self, client: Any, region: str) -> Endpoint:
-        """Where botocore would send a GET of this bucket."""
+        """Where botocore would send a GET of this bucket.
+
+        Raises:
+            AccessDenied: the credentials could not be renewed.  Otherwise as `CredentialSource.refresh`.
+        """
         bucket = self._config.location.bucket
-        url = urlsplit(await client.generate_presigned_url("get_object", Params={"Bucket": bucket, "Key": "x"}))
+        try:
+            signed = await client.generate_presigned_url("get_object", Params={"Bucket": bucket, "Key": "x"})
+        except _PROVIDER_ERRORS as error:  # signing, too, renews the credentials
+            raise from_provider(error) from error
+        url = urlsplit(signed)
         if bucket.startswith("arn:"):
             region = bucket.split(":")[3]
         return Endpoint(url.scheme == "https", url.netloc, url.path.removesuffix("x"), region)

@@ -11,11 +11,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from s3mount.cache.ages import MetadataConfig
 from s3mount.cache.answers import Absence, Record
-from s3mount.cache.metadata import MetadataCache, MetadataConfig
+from s3mount.cache.metadata import MetadataCache
 from s3mount.core.attrs import ObjectStat
 from s3mount.core.listing import Entry
 from s3mount.core.ttl import INDEFINITE, MINIMAL, TimeToLive
+from tests.cache.test_metadata import at, pages
 
 V1, V2 = (ObjectStat("k", f'"{n}"', n, 1_700_000_000) for n in (1, 2))
 FOUND = st.sampled_from([V1, V2, None])
@@ -45,10 +47,8 @@ class Model:
 
     def __init__(self, config: MetadataConfig) -> None:
         self.config = config
-        self.kept_s = max(config.ttl.seconds, config.negative_ttl.seconds)
         self.answers: dict[str, list[tuple[float, Record | Absence]]] = {path: [] for path in PATHS}
         self.listings: dict[str, tuple[float, Mapping[str, ObjectStat | None]]] = {}
-        self.listing_came_at: dict[str, float] = {}
         self.marks: dict[str, list[float]] = {key: [] for key in DIRECTORIES}
         self.not_whole: set[str] = set()
         self.not_before = 0.0
@@ -60,12 +60,7 @@ class Model:
         is_kept = not self.config.negative_ttl.is_minimal
         return Absence(asked_at, asked_at + (self.config.negative_ttl.seconds if is_kept else 0.0))
 
-    def forget(self, now: float) -> None:
-        for key in [key for key, came_at in self.listing_came_at.items() if came_at + self.kept_s <= now]:
-            del self.listing_came_at[key], self.listings[key]
-
     def listed(self, path: str, now: float) -> Record | Absence | None:
-        self.forget(now)
         key = directory_of(path)
         if key not in self.listings:
             return None
@@ -75,7 +70,7 @@ class Model:
 
     def newest(self, path: str, now: float) -> Record | Absence | None:
         listed = self.listed(path, now)
-        answers = [answer for came_at, answer in self.answers[path] if came_at + self.kept_s > now]
+        answers = [answer for _, answer in self.answers[path]]
         answers += [] if listed is None else [listed]
         return max(answers, key=lambda answer: answer.asked_at, default=None)
 
@@ -86,7 +81,8 @@ class Model:
         if answer.expires_at > now or (newest is not None and differ(newest, answer)):
             self.answers[path].append((now, answer))
         listed = self.listed(path, now)
-        if listed is not None and differ(listed, answer):
+        is_news = newest is not None and differ(newest, answer)
+        if is_news or (listed is not None and differ(listed, answer)):
             self.contradict(directory_of(path), answer.asked_at)
 
     def contradict(self, key: str, at: float) -> None:
@@ -98,13 +94,11 @@ class Model:
         self.contradict(directory_of(path), now)
 
     def list(self, key: str, found: Mapping[str, ObjectStat | None], asked_at: float, now: float) -> None:
-        self.forget(now)
         held = self.listings.get(key)
         is_older = asked_at < self.not_before or (held is not None and asked_at < held[0])
-        if self.config.ttl.is_minimal or is_older:
+        if is_older:
             return
         self.listings[key] = (asked_at, found)
-        self.listing_came_at[key] = now
         self.not_whole.discard(key)
         if any(at > asked_at for at in self.marks[key]):
             self.not_whole.add(key)
@@ -116,7 +110,6 @@ class Model:
         for key in DIRECTORIES:
             if key.startswith(directory_key):
                 self.listings.pop(key, None)
-                self.listing_came_at.pop(key, None)
         if directory_key:
             self.drop(directory_key.rstrip("/"), now)
         self.not_before = now
@@ -151,6 +144,7 @@ class Answers(RuleBasedStateMachine):
     @rule(path=st.sampled_from(PATHS), age=AGES, found=FOUND)
     def something_is_there(self, path: str, age: int, found: ObjectStat | None) -> None:
         asked_at = self.asked_at(age)
+        found = at(path, found)
         record = self.model.record(found, asked_at)
         assert self.cache.put(path, found, asked_at) == record
         self.model.answer(path, record, self.now)
@@ -165,7 +159,8 @@ class Answers(RuleBasedStateMachine):
     @rule(key=st.sampled_from(list(DIRECTORIES)), age=AGES, found=st.dictionaries(st.sampled_from("abd"), FOUND))
     def a_directory_is_listed(self, key: str, age: int, found: dict[str, ObjectStat | None]) -> None:
         asked_at = self.asked_at(age)
-        self.cache.put_listing(key, [Entry(name, found[name]) for name in reversed(found)], asked_at)
+        found = {name: at(key + name, each) for name, each in found.items()}
+        self.cache.put_listing(key, pages(key, [Entry(name, found[name]) for name in reversed(found)]), asked_at)
         self.model.list(key, found, asked_at, self.now)
 
     @rule(path=st.sampled_from(PATHS))
@@ -187,6 +182,7 @@ class Answers(RuleBasedStateMachine):
             newest = self.model.newest(path, self.now)
             expected = newest if newest is not None and newest.expires_at > self.now else None
             assert self.cache.get(path) == expected, path
+            assert self.cache.last_record(path) == (newest if isinstance(newest, Record) else None), path
 
     @invariant()
     def a_directory_is_known_until_it_expires_or_is_contradicted(self) -> None:
@@ -194,6 +190,7 @@ class Answers(RuleBasedStateMachine):
             asked_at, found = self.model.listings.get(key, (0.0, {}))
             is_known = key in self.model.listings and key not in self.model.not_whole
             listing = self.cache.listing(key)
+            is_known &= not self.model.config.ttl.is_minimal
             if not is_known or asked_at + self.model.config.ttl.seconds <= self.now:
                 assert listing is None
             else:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from s3mount import __version__
-from s3mount.cache.metadata import MetadataConfig
+from s3mount.cache.ages import MetadataConfig
 from s3mount.cli.mount import build_config, main
 from s3mount.config import MountConfig
 from s3mount.core.location import Location
@@ -26,7 +26,7 @@ FLAGS = {
     "--requester-pays", "--expected-bucket-owner", "--ca-bundle", "--read-only", "--allow-other", "--allow-root",
     "--uid", "--gid", "--file-mode", "--dir-mode", "--auto-unmount", "--part-size", "--maximum-throughput-gbps",
     "--memory-target", "--request-deadline", "--foreground", "-f", "--debug", "-d", "--log-directory", "-l",
-    "--no-log", "--version", "--metadata-ttl", "--negative-metadata-ttl",
+    "--no-log", "--version", "--without-listing", "--metadata-ttl", "--negative-metadata-ttl",
 }  # fmt: skip
 
 
@@ -57,6 +57,7 @@ def test_defaults() -> None:
     assert (config.s3.region, config.s3.inferred_region, config.s3.endpoint_url) == (None, None, None)
     assert not any([config.s3.force_path_style, config.s3.is_anonymous, config.s3.requester_pays])
     assert config.s3.max_attempts == 10
+    assert config.s3.may_list
     assert (config.owner.uid, config.owner.gid) == (os.getuid(), os.getgid())
     assert (config.owner.file_mode, config.owner.dir_mode) == (0o644, 0o755)
     assert config.read.part_size == config.crt.part_size == 8 * MIB
@@ -78,6 +79,7 @@ def test_defaults() -> None:
         (["--profile", "p"], "s3.profile", "p"),
         (["--no-sign-request"], "s3.is_anonymous", True),
         (["--requester-pays"], "s3.arguments", {"RequestPayer": "requester"}),
+        (["--without-listing"], "s3.may_list", False),
         (["--expected-bucket-owner", "123456789012"], "s3.arguments", {"ExpectedBucketOwner": "123456789012"}),
         (["--ca-bundle", __file__], "s3.ca_bundle", __file__),
         (["--allow-other"], "fuse.allow_other", True),
@@ -109,10 +111,13 @@ def test_what_a_flag_means(flags: list[str], path: str, expected: Any) -> None:
 
 
 def test_mount_options() -> None:
-    """What the kernel is told: read-only always, and what the flags ask for."""
+    """What the kernel is told: read-only always, what the flags ask for, and to check modes where others can come in."""
     plain = configured().fuse.options
-    assert {"ro", "nosuid", "nodev", "default_permissions", "fsname=bucket", "subtype=s3mount"} <= plain
-    assert configured("--allow-other", "--auto-unmount").fuse.options == plain | {"allow_other", "auto_unmount"}
+    assert {"ro", "nosuid", "nodev", "fsname=bucket", "subtype=s3mount"} <= plain
+    assert "default_permissions" not in plain
+    assert configured("--auto-unmount").fuse.options == plain | {"auto_unmount"}
+    for flag in ("allow-other", "allow-root"):
+        assert configured(f"--{flag}").fuse.options == plain | {flag.replace("-", "_"), "default_permissions"}
 
 
 def test_bucket_as_address() -> None:

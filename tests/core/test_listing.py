@@ -206,6 +206,65 @@ def test_a_marker_is_silent_unless_it_has_content(size: int, n_hidden: int) -> N
     assert len(fold.hidden) == n_hidden
 
 
+# -- a directory listed by several ranges of keys ----------------------------------------------
+
+
+def page_of(items: list[str], directory: str, next_token: str | None) -> ListPage:
+    """A page of what the listing of a directory rolls keys up to."""
+    objects = tuple(stat_of(item) for item in items if "/" not in item[len(directory) :])
+    return ListPage(objects, tuple(item for item in items if "/" in item[len(directory) :]), next_token)
+
+
+@settings(max_examples=250)
+@given(
+    drawn=in_directory,
+    cuts=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 5)), max_size=8),
+    token=st.sampled_from([None, "more"]),
+)
+def test_pages_that_overlap_are_the_model(
+    drawn: tuple[str, set[str]], cuts: list[tuple[int, int]], token: str | None
+) -> None:
+    """Pages that begin, and even end, before what was seen give each name once, whatever their tokens say."""
+    directory, known = drawn
+    model = model_of(known, directory)
+    items = sorted({rolled_up(key, directory) for key in known if key.startswith(directory)}, key=utf8)
+    fold = ListingFold(directory)
+    entries = []
+    seen = 0
+    for back, length in cuts:
+        start = max(0, seen - back)
+        entries += fold.add(page_of(items[start : start + length], directory, token), is_last=False)
+        fold.check_invariants()
+        seen = max(seen, min(start + length, len(items)))
+    entries += fold.add(page_of(items[seen:], directory, token), is_last=True)
+    assert_shows(model, directory, entries)
+    assert {hidden.key for hidden in fold.hidden} == model.hidden
+
+
+def test_a_page_behind_the_last_key_lets_nothing_out() -> None:
+    """After `a-` a page that repeats `a` does not make `a-` final: `a-/` may still come."""
+    fold = ListingFold("")
+    assert fold.add(ListPage((stat_of("a"), stat_of("a-")), (), "1")) == []
+    assert fold.add(ListPage((stat_of("a"),), (), "2")) == []
+    assert fold.add(ListPage((), ("a-/", "a/"), None)) == [Entry("a", None), Entry("a-", None)]
+
+
+def test_a_file_that_came_out_stays_a_file() -> None:
+    """A directory written between two overlapping pages does not bring the name out a second time."""
+    fold = ListingFold("")
+    assert fold.add(ListPage((stat_of("a"), stat_of("b")), (), "1")) == [Entry("a", stat_of("a"))]
+    assert fold.add(ListPage((stat_of("b"),), ("a/",), None)) == [Entry("b", stat_of("b"))]
+    fold.check_invariants()
+
+
+@pytest.mark.parametrize("is_ordered", [True, False])
+def test_the_caller_may_know_which_page_is_last(*, is_ordered: bool) -> None:
+    """The end of one range is not the end of the directory, and a range cut short may be."""
+    fold = ListingFold("", is_ordered=is_ordered)
+    assert fold.add(ListPage((stat_of("a"),), (), None), is_last=False) == []
+    assert fold.add(ListPage((), (), "more"), is_last=True) == [Entry("a", stat_of("a"))]
+
+
 # -- one LIST as the answer to a lookup -----------------------------------------------------
 
 

@@ -1,23 +1,29 @@
 """A file system over a store in memory: everything but FUSE and S3."""
 
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import trio
 
-from s3mount.cache.metadata import MetadataCache, MetadataConfig
+from s3mount.cache.ages import MetadataConfig
+from s3mount.cache.metadata import MetadataCache
 from s3mount.core.attrs import FileAttrs, Ownership
-from s3mount.errors import NameNotFound
+from s3mount.errors import NameNotFound, StaleInode
 from s3mount.fs.blocks import BlockStore
 from s3mount.fs.budget import ByteBudget
 from s3mount.fs.directories import DirectoryLister
 from s3mount.fs.filesystem import S3FileSystem
+from s3mount.fs.misses import MissCounter
+from s3mount.fs.notifier import KernelNotifier, NoNotifier
+from s3mount.fs.probing import NameProbe
 from s3mount.fs.resolver import Resolver
+from s3mount.fs.versions import VersionCheck
 from s3mount.store.base import ObjectStore
 from s3mount.units import MIB
 
 ROOT = 1
-OWNER = Ownership(uid=1000, gid=1000)
+OWNER = Ownership(uid=1000, gid=1000, directory_mtime_s=1_700_000_000)
 
 
 class Mounted:
@@ -29,20 +35,31 @@ class Mounted:
         self.blocks = blocks
 
     async def walk(self, path: str) -> FileAttrs:
-        """Look a path up component by component, as the kernel does, and keep the references."""
-        attrs = None
+        """Stat a path as the kernel does, and keep the references of the components.
+
+        What a look-up gave no time for is asked for again, and a stale inode is looked up once more.
+        """
+        *parents, name = path.split("/")
         ino = ROOT
-        for name in path.split("/"):
-            attrs = await self.fs.lookup(ino, name.encode())
-            if attrs.ino == 0:
-                raise NameNotFound(path)
-            ino = attrs.ino
-        assert attrs is not None
+        for parent in parents:
+            ino = (await self._look_up(ino, parent)).ino
+        for _ in range(2):
+            attrs = await self._look_up(ino, name)
+            if attrs.ttl_s > 0:
+                return attrs
+            with contextlib.suppress(StaleInode):
+                return await self.fs.getattr(attrs.ino)
+        raise StaleInode(path)
+
+    async def _look_up(self, ino: int, name: str) -> FileAttrs:
+        attrs = await self.fs.lookup(ino, name.encode())
+        if attrs.ino == 0:
+            raise NameNotFound(name)
         return attrs
 
     async def names(self, ino: int = ROOT, batch: int = 1000) -> list[str]:
         """All names of a directory, in replies of at most `batch` entries."""
-        handle = self.fs.opendir(ino)
+        handle = await self.fs.opendir(ino)
         found: list[str] = []
         offset = 0
         while True:
@@ -90,20 +107,23 @@ async def file_system(
     budget_bytes: int = 256 * MIB,
     part_size: int = 8 * MIB,
     metadata: MetadataConfig | None = None,
+    notifier: KernelNotifier | None = None,
 ) -> AsyncIterator[Mounted]:
     """A file system on `store`; every invariant is checked, and every gauge is zero, when it ends."""
     async with trio.open_nursery() as nursery:
         cache = MetadataCache(trio.current_time, metadata)
         budget = ByteBudget(budget_bytes)
+        lister = DirectoryLister(store, cache, nursery)
         blocks = BlockStore(store, budget, nursery, part_size)
+        resolver = Resolver(NameProbe(store, lister), cache, MissCounter(lister, nursery))
         filesystem = S3FileSystem(
             prefix,
-            resolver=Resolver(store, cache),
-            lister=DirectoryLister(store, cache),
+            lister=lister,
             cache=cache,
             blocks=blocks,
+            versions=VersionCheck(resolver, lister, cache, store),
+            notifier=NoNotifier() if notifier is None else notifier,
             owner=OWNER,
-            mounted_at_s=1_700_000_000,
         )
         yield Mounted(filesystem, budget, blocks)
         filesystem.check_invariants()

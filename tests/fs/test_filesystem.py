@@ -8,8 +8,8 @@ from trio.testing import wait_all_tasks_blocked
 
 from s3mount.core.listing import ListPage
 from s3mount.errors import (
-    AccessDenied,
     ArchivedObject,
+    BadCredentials,
     BadHandle,
     InvalidName,
     IsADirectory,
@@ -57,12 +57,20 @@ class BlankPages(FakeStore):
     """Sends an empty page before the first, as some compatible servers do."""
 
     async def list_page(
-        self, prefix: str, *, delimiter: str = "/", token: str | None = None, max_keys: int = MAX_PAGE
+        self,
+        prefix: str,
+        *,
+        delimiter: str = "/",
+        token: str | None = None,
+        max_keys: int = MAX_PAGE,
+        start_after: str = "",
     ) -> ListPage:
         if token is None:
             return ListPage((), (), "blank")
         after = None if token == "blank" else token
-        return await super().list_page(prefix, delimiter=delimiter, token=after, max_keys=max_keys)
+        return await super().list_page(
+            prefix, delimiter=delimiter, token=after, max_keys=max_keys, start_after=start_after
+        )
 
 
 async def test_an_empty_page_is_not_taken_for_absence(autojump_clock: object) -> None:
@@ -126,7 +134,7 @@ async def test_offsets_stay_and_rewinding_lists_anew(autojump_clock: object) -> 
     for name in "abcde":
         store.put(name, b"1")
     async with file_system(store) as mounted:
-        handle = mounted.fs.opendir(ROOT)
+        handle = await mounted.fs.opendir(ROOT)
 
         async def names_from(offset: int) -> list[str]:
             found: list[str] = []
@@ -153,7 +161,7 @@ async def test_a_failed_page_fails_once(autojump_clock: object) -> None:
         return StoreFailure("page lost") if operation == "list" and n == 2 else None
 
     async with file_system(FaultyStore(store, fault)) as mounted:
-        handle = mounted.fs.opendir(ROOT)
+        handle = await mounted.fs.opendir(ROOT)
         found: list[str] = []
 
         def emit(name: bytes, _attrs: object, _next: int) -> bool:
@@ -175,7 +183,7 @@ async def test_references_are_counted_only_for_taken_entries(autojump_clock: obj
     for name in "abc":
         store.put(name, b"1")
     async with file_system(store) as mounted:
-        handle = mounted.fs.opendir(ROOT)
+        handle = await mounted.fs.opendir(ROOT)
         taken: list[int] = []
 
         def emit(_name: bytes, attrs: object, _next: int) -> bool:
@@ -259,7 +267,7 @@ async def test_entries_are_handed_on_before_the_next_page(autojump_clock: object
     for name in "abcd":
         store.put(name, b"1")
     async with file_system(store) as mounted:
-        handle = mounted.fs.opendir(ROOT)
+        handle = await mounted.fs.opendir(ROOT)
         found: list[bytes] = []
         await mounted.fs.readdir(handle, 0, lambda name, _attrs, _next: found.append(name) is None)
         assert (found, store.counts["lists"]) == ([b"a"], 1)  # `b/` could still follow
@@ -326,7 +334,7 @@ async def test_wrong_kinds_are_refused(autojump_clock: object) -> None:
         with pytest.raises(ReadOnlyMount):
             await mounted.fs.open(file.ino, for_writing=True)
         with pytest.raises(NotADirectory):
-            mounted.fs.opendir(file.ino)
+            await mounted.fs.opendir(file.ino)
         with pytest.raises(NotADirectory):
             await mounted.fs.lookup(file.ino, b"x")
         with pytest.raises(StaleInode):
@@ -354,7 +362,7 @@ async def test_a_denied_lookup_fails_everybody_who_waited_for_it(autojump_clock:
     store.put("f", b"1")
 
     def fault(_operation: str, _key: str, n: int) -> StoreError | None:
-        return AccessDenied("no") if n == 1 else None
+        return BadCredentials("no") if n == 1 else None
 
     slow = SlowFault(FaultyStore(store, fault))
     failures = []
@@ -363,7 +371,7 @@ async def test_a_denied_lookup_fails_everybody_who_waited_for_it(autojump_clock:
         async def look() -> None:
             try:
                 await mounted.walk("f")
-            except AccessDenied as error:
+            except BadCredentials as error:
                 failures.append(error)
 
         async with trio.open_nursery() as nursery:

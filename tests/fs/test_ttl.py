@@ -6,7 +6,8 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from s3mount.cache.metadata import MetadataCache, MetadataConfig
+from s3mount.cache.ages import MetadataConfig
+from s3mount.cache.metadata import MetadataCache
 from s3mount.core.attrs import FileAttrs
 from s3mount.core.ttl import INDEFINITE, MINIMAL, TimeToLive
 from s3mount.errors import NameNotFound, ObjectChanged, StaleInode, StoreError, StoreFailure
@@ -120,7 +121,7 @@ async def test_the_kernel_is_told_what_is_left(autojump_clock: object) -> None:
         assert (await mounted.walk("f")).ttl_s == pytest.approx(TTL_S - 20)
         assert (await mounted.fs.lookup(ROOT, b"none")).ttl_s == pytest.approx(TTL_S - 20)
         seen: list[FileAttrs] = []
-        handle = mounted.fs.opendir(ROOT)
+        handle = await mounted.fs.opendir(ROOT)
         await mounted.fs.readdir(handle, 0, lambda _name, attrs, _next: seen.append(attrs) is None)
         mounted.fs.releasedir(handle)
         assert [attrs.ttl_s for attrs in seen] == [pytest.approx(TTL_S - 20)]
@@ -181,7 +182,7 @@ async def test_rewinding_uses_a_fresh_listing_and_lists_anew_after_it(autojump_c
     for name in "abc":
         store.put(name, b"1")
     async with with_ttl(store) as mounted:
-        handle = mounted.fs.opendir(ROOT)
+        handle = await mounted.fs.opendir(ROOT)
         assert await names_from(mounted, handle) == list("abc")
         store.put("d", b"1")
         assert await names_from(mounted, handle) == list("abc")
@@ -199,7 +200,7 @@ async def test_rewinding_an_empty_directory(autojump_clock: object, config: Meta
     """A handle on an empty directory sees what came: at once in the minimal mode, else after the TTL."""
     store = FakeStore()
     async with with_ttl(store, config) as mounted:
-        handle = mounted.fs.opendir(ROOT)
+        handle = await mounted.fs.opendir(ROOT)
         assert await names_from(mounted, handle) == []
         store.put("a", b"1")
         assert await names_from(mounted, handle) == (["a"] if config.ttl.is_minimal else [])
@@ -219,7 +220,7 @@ async def test_a_directory_that_was_not_read_to_its_end_is_not_known(autojump_cl
         return StoreFailure("page lost") if n == 2 else None
 
     async with with_ttl(FaultyStore(store, fault)) as mounted:
-        handle = mounted.fs.opendir(ROOT)
+        handle = await mounted.fs.opendir(ROOT)
         found = await names_from(mounted, handle)
         assert found == ["a"]  # the page that comes next might make a directory of b
         with pytest.raises(StoreFailure):
@@ -269,7 +270,7 @@ async def test_a_replaced_file_is_stale_once_and_its_directory_is_listed_anew(au
         assert not store.counts
         assert await mounted.read_file("f") == b"newer"
         sizes: list[int] = []
-        handle = mounted.fs.opendir(ROOT)
+        handle = await mounted.fs.opendir(ROOT)
         await mounted.fs.readdir(handle, 0, lambda _name, attrs, _next: sizes.append(attrs.size) is None)
         mounted.fs.releasedir(handle)
         assert sizes == [5, 1]
@@ -344,14 +345,14 @@ async def test_hidden_and_shadowed_keys_are_the_same_with_and_without_a_listing(
 
 
 async def test_the_probe_of_the_bucket_is_the_roots_listing(
-    autojump_clock: object, caplog: pytest.LogCaptureFixture
+    autojump_clock: object, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A first page that is all of the root answers ls without a request, and says which keys it hides."""
     store = FakeStore()
     for key in ("a", "/b"):
         store.put(key, b"1")
     cache = MetadataCache(trio.current_time, CONFIG)
-    lister = DirectoryLister(store, cache)
+    lister = DirectoryLister(store, cache, nursery)
     lister.remember_page("", await store.list_page(""), cache.now())
     store.counts.clear()
     handle = lister.open("")
@@ -361,14 +362,14 @@ async def test_the_probe_of_the_bucket_is_the_roots_listing(
     assert "'/'" in caplog.text
 
 
-async def test_a_first_page_with_more_to_come_is_no_listing(autojump_clock: object) -> None:
+async def test_a_first_page_with_more_to_come_is_no_listing(autojump_clock: object, nursery: trio.Nursery) -> None:
     """A probe that saw a part of the root says nothing about the rest."""
     store = FakeStore()
     store.max_page = 1
     for key in ("a", "b"):
         store.put(key, b"1")
     cache = MetadataCache(trio.current_time, CONFIG)
-    lister = DirectoryLister(store, cache)
+    lister = DirectoryLister(store, cache, nursery)
     lister.remember_page("", await store.list_page(""), cache.now())
     assert cache.get("b") is None
     handle = lister.open("")

@@ -16,6 +16,7 @@ from s3mount.daemon.exits import ExitCode
 from tests.support.mounts import COMMAND, clean_up, is_mounted, mounted, run_command
 from tests.support.namespaces import NO_FUSE_DEV, NOBODY, PUBLIC_FUSE_DEV, as_nobody, in_namespace, over
 from tests.support.processes import wait_until
+from tests.support.proxy import error_answer
 from tests.support.refusals import daemon_of, processes_of, refusal, refusal_in_both_modes
 from tests.support.scripted import Scripted, ScriptedBucket, scripted
 
@@ -199,6 +200,27 @@ def _make_dead_mount(path: Path, kind: bytes) -> None:
     result = libc.mount(b"other", bytes(path), kind, 0, options)
     os.close(device)
     assert result == 0, os.strerror(ctypes.get_errno())
+
+
+# -- credentials that may not list ------------------------------------------------------------
+
+
+def test_listing_denied(server: Scripted, mnt: Path) -> None:
+    """A bucket that denies LIST is refused with what to do; with the flag it is mounted all the same."""
+    bucket = server.script
+    denied = error_answer(403, "AccessDenied", "not you")
+    server.script = lambda call: denied if call.path.rstrip("/") == f"/{BUCKET}" else bucket(call)
+    line = refusal_in_both_modes(mnt, ExitCode.ACCESS, *at(server, mnt))
+    assert "S3 answered 403 AccessDenied: not you" in line
+    assert "s3:ListBucket" in line
+    assert "--prefix" in line
+    assert "--without-listing" in line
+    result = run_command(*at(server, mnt), "--without-listing")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert is_mounted(mnt)
+    assert mnt.is_dir()
+    with pytest.raises(PermissionError):
+        os.listdir(mnt)
 
 
 # -- FUSE and the user's rights ---------------------------------------------------------------

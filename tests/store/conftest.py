@@ -63,6 +63,7 @@ class Bucket:
     server: Server | None
     name: str = ""
     is_weed: bool = False
+    is_moto: bool = False
 
     def put(self, key: str, content: bytes) -> None:
         if self.fake is not None:
@@ -106,7 +107,7 @@ async def bucket(flavour: tuple[str, str, Server | None]) -> AsyncIterator[Bucke
         return
     name = server.make_bucket()
     async with connect(config(name, server.url), CRT) as connection:
-        yield Bucket(store_of(connection, client), None, server, name, kind == "weed")
+        yield Bucket(store_of(connection, client), None, server, name, kind == "weed", kind == "moto")
 
 
 @dataclass

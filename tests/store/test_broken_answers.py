@@ -276,6 +276,43 @@ async def test_a_get_that_ignores_its_conditions_is_refused(keys: None, client: 
                     await store.get_range(ObjectId("object", etag(CONTENT)), ByteRange(0, 10))
 
 
+CONFIRMATIONS: list[tuple[bytes, type[StoreError] | None]] = [
+    (answer(200, CONTENT, ETag=etag(CONTENT)), None),
+    (answer(200, CONTENT), None),
+    (answer(200, CONTENT, ETag='"other"'), ObjectChanged),
+    (answer(412), ObjectChanged),
+    (answer(404), ObjectChanged),
+    (answer(403), AccessDenied),
+    (answer(400), StoreFailure),
+    (answer(500), StoreFailure),
+    (answer(503), StoreThrottled),
+]
+
+
+async def test_a_confirmation_goes_by_the_status_and_the_etag(keys: None, client: str) -> None:
+    """One HEAD with If-Match, which a server may ignore; an answer without an ETag contradicts nothing."""
+    with scripted(ScriptedBucket("bucket")) as server:
+        async with connect(config("bucket", server.url, max_attempts=1), CRT) as connection:
+            store = store_of(connection, client)
+            wanted = ObjectId("odd key%2F?", etag(CONTENT))
+            for raw, kind in CONFIRMATIONS:
+                server.script = lambda call, raw=raw: raw
+                server.reset()
+                if kind is None:
+                    await store.confirm(wanted)
+                else:
+                    with pytest.raises(kind):
+                        await store.confirm(wanted)
+                call = server.calls[0]
+                # botocore takes a 400 for a wrong region, and asks which is right.
+                assert len(server.calls) == 1 or (client == "aiobotocore" and raw == answer(400))
+                assert (call.method, call.target) == ("HEAD", "/bucket/odd%20key%252F%3F")
+                assert call.headers["if-match"] == wanted.etag
+            server.script = lambda call: answer(200, ETag='"any"')
+            await store.confirm(ObjectId("object", ""))
+            assert "if-match" not in server.calls[-1].headers
+
+
 NO_LISTS = [
     b"",
     b"<ListBucketResult",

@@ -32,8 +32,10 @@ async def test_answers_and_order_pass_through() -> None:
     assert page == await fake.list_page("dir/", max_keys=2)
     assert await store.list_page("dir/", token=page.next_token) == await fake.list_page("dir/", token=page.next_token)
     assert (await store.list_page("", delimiter="")).prefixes == ()
+    assert await store.list_page("dir/", start_after="dir/2") == await fake.list_page("dir/", start_after="dir/2")
     assert await store.head("object") == await fake.head("object")
     assert await store.get_range(wanted, ByteRange(1, 4)) == b"ont"
+    await store.confirm(wanted)
 
 
 async def test_counters_are_what_arrived_at_the_store() -> None:
@@ -49,9 +51,12 @@ async def test_counters_are_what_arrived_at_the_store() -> None:
         await store.head("absent")
     with pytest.raises(ObjectChanged):
         await store.get_range(ObjectId("object", '"old"'), WHOLE)
+    await store.confirm(wanted)
+    with pytest.raises(ObjectChanged):
+        await store.confirm(ObjectId("object", '"old"'))
     counted = store.statistics()
-    assert counted == StoreStatistics(lists=2, heads=2, gets=3, bytes_read=10, failures=2, in_flight=0)
-    assert counted.requests == 7
+    assert counted == StoreStatistics(lists=2, heads=4, gets=3, bytes_read=10, failures=3, in_flight=0)
+    assert counted.requests == 9
 
 
 async def test_no_more_gets_at_once_than_allowed(autojump_clock: MockClock) -> None:
@@ -77,24 +82,26 @@ async def test_lists_and_heads_share_a_limit_of_their_own(autojump_clock: MockCl
         for _ in range(4):
             nursery.start_soon(store.get_range, wanted, WHOLE)
             nursery.start_soon(store.head, "object")
+            nursery.start_soon(store.confirm, wanted)
             nursery.start_soon(store.list_page, "")
         await wait_all_tasks_blocked()
         assert fake.counts["gets"] == 4
         assert fake.counts["lists"] + fake.counts["heads"] == 2
         assert store.statistics().in_flight == 6
         store.check_invariants()
-    assert trio.current_time() - began == pytest.approx(4.0)
+    assert trio.current_time() - began == pytest.approx(6.0)
 
 
 async def test_every_kind_of_request_has_the_deadline(autojump_clock: MockClock) -> None:
     """At the deadline, not before; the error names operation and key, and how to change it."""
     store, _, wanted = make_store(latency_s=100.0, deadline_s=5.0)
-    calls = {
-        "ListObjectsV2": lambda: store.list_page("object"),
-        "HeadObject": lambda: store.head("object"),
-        "GetObject": lambda: store.get_range(wanted, WHOLE),
-    }
-    for number, (operation, call) in enumerate(calls.items(), 1):
+    calls = [
+        ("ListObjectsV2", lambda: store.list_page("object")),
+        ("HeadObject", lambda: store.head("object")),
+        ("HeadObject", lambda: store.confirm(wanted)),
+        ("GetObject", lambda: store.get_range(wanted, WHOLE)),
+    ]
+    for number, (operation, call) in enumerate(calls, 1):
         began = trio.current_time()
         with pytest.raises(StoreTimeout) as caught:
             await call()

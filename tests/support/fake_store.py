@@ -47,11 +47,19 @@ class FakeStore:
         self.objects.pop(key, None)
 
     async def list_page(
-        self, prefix: str, *, delimiter: str = "/", token: str | None = None, max_keys: int = MAX_PAGE
+        self,
+        prefix: str,
+        *,
+        delimiter: str = "/",
+        token: str | None = None,
+        max_keys: int = MAX_PAGE,
+        start_after: str = "",
     ) -> ListPage:
         self.counts["lists"] += 1
         await trio.sleep(self.latency_s)
-        items = self._items(prefix, delimiter)
+        if start_after and not self._is_ordered:
+            raise StoreFailure("StartAfter is not implemented", key=prefix, operation="ListObjectsV2")
+        items = self._items(prefix, delimiter, start_after if token is None else "")
         if token is not None:
             items = [item for item in items if self._rank(item) > self._rank(token)]
         limit = min(max_keys, self.max_page)
@@ -60,11 +68,11 @@ class FakeStore:
         objects = tuple(self.objects[item][0] for item in page if item not in prefixes)
         return ListPage(objects, prefixes, page[-1] if rest else None)
 
-    def _items(self, prefix: str, delimiter: str) -> list[str]:
+    def _items(self, prefix: str, delimiter: str, start_after: str) -> list[str]:
         """Keys, and common prefixes in the place of what they stand for, in the order of the listing."""
         items = set()
         for key in self.objects:
-            if key.startswith(prefix):
+            if key.startswith(prefix) and (not start_after or self._rank(key) > self._rank(start_after)):
                 rest = key[len(prefix) :]
                 head, separator, _ = rest.partition(delimiter) if delimiter else (rest, "", "")
                 items.add(prefix + head + separator)
@@ -84,18 +92,27 @@ class FakeStore:
             raise ObjectNotFound("no such key", key=key, operation="HeadObject")
         return self.objects[key][0]
 
+    async def confirm(self, wanted: ObjectId) -> None:
+        self.counts["heads"] += 1
+        await trio.sleep(self.latency_s)
+        self._content_of(wanted, "HeadObject")
+
     async def get_range(self, wanted: ObjectId, span: ByteRange) -> bytes:
         self.counts["gets"] += 1
         await trio.sleep(self.latency_s)
-        found, content = self.objects.get(wanted.key, (None, b""))
-        if found is None or (wanted.etag and found.etag != wanted.etag):
-            raise ObjectChanged("another version", key=wanted.key, operation="GetObject")
+        content = self._content_of(wanted, "GetObject")
         if span.start >= len(content):
             raise ObjectChanged("no byte of that range", key=wanted.key, operation="GetObject")
         if span.stop > len(content):
             raise StoreFailure("fewer bytes than asked for", key=wanted.key, operation="GetObject")
         self.counts["bytes"] += span.length
         return content[span.start : span.stop]
+
+    def _content_of(self, wanted: ObjectId, operation: str) -> bytes:
+        found, content = self.objects.get(wanted.key, (None, b""))
+        if found is None or (wanted.etag and found.etag != wanted.etag):
+            raise ObjectChanged("another version", key=wanted.key, operation=operation)
+        return content
 
 
 class FaultyStore:
@@ -121,14 +138,26 @@ class FaultyStore:
             raise error
 
     async def list_page(
-        self, prefix: str, *, delimiter: str = "/", token: str | None = None, max_keys: int = MAX_PAGE
+        self,
+        prefix: str,
+        *,
+        delimiter: str = "/",
+        token: str | None = None,
+        max_keys: int = MAX_PAGE,
+        start_after: str = "",
     ) -> ListPage:
         self._maybe_fail("list", prefix)
-        return await self._store.list_page(prefix, delimiter=delimiter, token=token, max_keys=max_keys)
+        return await self._store.list_page(
+            prefix, delimiter=delimiter, token=token, max_keys=max_keys, start_after=start_after
+        )
 
     async def head(self, key: str) -> ObjectStat:
         self._maybe_fail("head", key)
         return await self._store.head(key)
+
+    async def confirm(self, wanted: ObjectId) -> None:
+        self._maybe_fail("head", wanted.key)
+        await self._store.confirm(wanted)
 
     async def get_range(self, wanted: ObjectId, span: ByteRange) -> bytes:
         self._maybe_fail("get", wanted.key)

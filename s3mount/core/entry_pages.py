@@ -1,0 +1,94 @@
+"""The entries of one directory as they were listed: packed pages, and offsets that stay.
+
+A page is sorted by name in itself and never changes, so the place of an entry is its offset for good.
+Pages come in the order of S3's keys, which is nearly that of names; where a directory `a/` stands after
+`a-1`, or a store lists in no order, their ranges of names overlap.  So a name is searched in every page
+whose range holds it: in one, on a store that keeps its order.
+
+INVARIANT: a name is in one page at most.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+from typing import NamedTuple
+
+from s3mount.core.listing import Entry
+from s3mount.core.packed import PackedEntries
+
+#: Entries unpacked at once: a page may hold a whole directory, of which a reader takes a reply's worth.
+_MAX_UNPACKED = 1000
+
+
+class _Index(NamedTuple):
+    """Pages in the order of their first names, and the greatest name of each and all before it."""
+
+    firsts: list[str]
+    lasts: list[str]
+    greatest: list[str]
+    pages: list[PackedEntries]
+
+
+class EntryPages:
+    """Grows by pages.
+
+    Args:
+        directory_key: the prefix that is listed.
+    """
+
+    __slots__ = ("_directory_key", "_index", "_length", "_pages", "_starts")
+
+    def __init__(self, directory_key: str, entries: Iterable[Entry] = ()) -> None:
+        self._directory_key = directory_key
+        self._pages: list[PackedEntries] = []
+        self._starts: list[int] = []
+        self._length = 0
+        self._index: _Index | None = None
+        self.append(entries)
+
+    def append(self, entries: Iterable[Entry]) -> None:
+        """Add what one page of the listing made final."""
+        page = PackedEntries(self._directory_key, entries)
+        if len(page):
+            self._starts.append(self._length)
+            self._pages.append(page)
+            self._length += len(page)
+            self._index = None
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Entry]:
+        for page in self._pages:
+            yield from page
+
+    def some_from(self, offset: int) -> list[Entry]:
+        """Some entries from an offset on, of one page; empty only at the end of all."""
+        if offset >= self._length:
+            return []
+        at = bisect_right(self._starts, offset) - 1
+        begin = offset - self._starts[at]
+        return self._pages[at][begin : begin + _MAX_UNPACKED]
+
+    def get(self, name: str) -> Entry | None:
+        """The entry of a name."""
+        if self._index is None:
+            self._index = self._make_index()
+        at = bisect_right(self._index.firsts, name) - 1
+        while at >= 0 and self._index.greatest[at] >= name:
+            if self._index.lasts[at] >= name and (entry := self._index.pages[at].get(name)) is not None:
+                return entry
+            at -= 1
+        return None
+
+    def _make_index(self) -> _Index:
+        pages = sorted(self._pages, key=lambda page: page[0].name)
+        lasts = [page[-1].name for page in pages]
+        return _Index([page[0].name for page in pages], lasts, list(accumulate(lasts, max)), pages)
+
+    def check_invariants(self) -> None:
+        """Raises ValueError when a name is there twice, or a page is not in order."""
+        for page in self._pages:
+            page.check_invariants()
+        if len({entry.name for page in self._pages for entry in page}) != self._length:
+            raise ValueError(f"a name is twice in {self._directory_key!r}")

@@ -1,0 +1,73 @@
+"""What the kernel was told and may use without asking, and how it is told to forget.
+
+Of a file its name is forgotten: the next use looks it up, and finds the inode of what is there then.
+Of a directory only the attributes: a name that is forgotten while a process works in the directory
+leaves that process without a current directory (measured), and every open of a directory asks
+anyway whether it is still there.
+
+The kernel may keep that a name is absent only as long as this is remembered here, so that it can
+be taken back.
+"""
+
+import math
+
+from s3mount.core.inodes import Inode, InodeTable
+from s3mount.core.keys import SEPARATOR, name_to_kernel, split_key
+from s3mount.fs.notifier import KernelNotifier
+
+#: Absent names remembered; beyond it the kernel asks each time, and the cache answers.
+_MAX_ABSENT = 10_000
+#: Notes left between two looks at whether the carrier keeps up.
+_BATCH = 1_000
+
+
+class KernelView:
+    """Leaves notes for the kernel about inodes it knows."""
+
+    def __init__(self, inodes: InodeTable, notifier: KernelNotifier) -> None:
+        self._inodes = inodes
+        self._notifier = notifier
+        self._absent: dict[str, tuple[int, bytes]] = {}  # path → (inode of the directory, name)
+
+    def may_keep_absent(self, path: str, parent: Inode, name: bytes) -> bool:
+        """Whether the kernel may keep that nothing has a name; it counts as told."""
+        if path not in self._absent and len(self._absent) >= _MAX_ABSENT:
+            return False
+        self._absent[path] = (parent.ino, name)
+        return True
+
+    def forget_name(self, key: str) -> None:
+        """The kernel must look this name up again."""
+        directory_key, name = split_key(key.removesuffix(SEPARATOR))
+        parent = self._inodes.find(directory_key)
+        if name and parent is not None:
+            self._notifier.forget_name(parent.ino, name_to_kernel(name))
+
+    async def forget_below(self, path: str) -> None:
+        """The kernel must ask again for a path and everything below it.
+
+        Args:
+            path: a full key; of the mount's root its key, empty or ending in a slash.
+        """
+        below = [inode for inode in self._inodes.below(path) if _is_below(inode.key, path)]
+        for n, inode in enumerate(below, 1):
+            inode.asked_at = inode.vouched_until = -math.inf
+            if inode.is_directory:
+                self._notifier.forget_inode(inode.ino)
+            else:
+                self.forget_name(inode.key)
+            if n % _BATCH == 0:
+                await self._notifier.room()
+        for absent in [each for each in self._absent if _is_below(each, path)]:
+            self._notifier.forget_name(*self._absent.pop(absent))
+
+    def check_invariants(self) -> None:
+        """Raises ValueError when more absent names are remembered than may be."""
+        if len(self._absent) > _MAX_ABSENT:
+            raise ValueError(f"{len(self._absent)} absent names are remembered")
+
+
+def _is_below(key: str, path: str) -> bool:
+    """Whether a key is a path itself or below it; an empty path, or one that ends in a slash, is a directory's key."""
+    is_directory = path.removesuffix(SEPARATOR) != path or not path
+    return key.startswith(path) and (is_directory or key[len(path) : len(path) + 1] in ("", SEPARATOR))

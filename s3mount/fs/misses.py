@@ -1,0 +1,131 @@
+"""Look-ups that had to ask S3, counted by directory: after a few the directory is listed in the background.
+
+A program that opens many names of a directory which nobody listed pays one LIST for each.  A thousand
+names come with one LIST of the directory.  But the directory may be huge, and the program may want few of
+its names; so the listing goes on only as further look-ups pay for it: `_PAGES_PER_MISS` pages for each that
+has to ask S3, and the one LIST that it saved for each that has not.
+
+The names listed so far answer look-ups; the whole listing is kept by the lister as any other.
+
+INVARIANT: a directory is listed at most once at a time, and at most `_MAX_AT_ONCE` are.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import trio
+
+from s3mount.core.keys import split_key
+from s3mount.core.listing import Entry
+from s3mount.errors import StoreError
+from s3mount.fs.directories import DirectoryLister
+from s3mount.fs.scans import DirectoryScan
+
+#: Misses that make it worth it, and pages that each then pays for.
+_WORTH_LISTING = 4
+_PAGES_PER_MISS = 2
+_MAX_AT_ONCE = 4
+#: Pages asked for before they are paid.
+_AHEAD_PAGES = 8
+#: Seconds without a look-up after which a listing that waits for one ends; and before the next of that directory.
+_IDLE_S = 10.0
+_REST_S = 60.0
+#: Directories counted; the least recently missed goes first.
+_MAX_COUNTED = 1_000
+
+
+@dataclass(frozen=True)
+class MissStatistics:
+    """Directories listed in the background since the start, and now."""
+
+    started: int
+    running: int
+
+
+class _Background:
+    """One directory that is being listed.  `paid`: pages that may be read."""
+
+    def __init__(self, scan: DirectoryScan) -> None:
+        self.scan = scan
+        self.paid = _WORTH_LISTING * _PAGES_PER_MISS
+        self.more = trio.Event()
+
+    def pay(self, pages: int) -> None:
+        self.paid += pages
+        self.more.set()
+        self.more = trio.Event()
+
+
+class MissCounter:
+    """Counts misses and lists in the background.
+
+    Args:
+        nursery: outlives every request; the listings run in it.
+    """
+
+    def __init__(self, lister: DirectoryLister, nursery: trio.Nursery) -> None:
+        self._lister = lister
+        self._nursery = nursery
+        self._misses: OrderedDict[str, int] = OrderedDict()
+        self._rests_until: OrderedDict[str, float] = OrderedDict()
+        self._running: dict[str, _Background] = {}
+        self._started = 0
+
+    def missed(self, path: str) -> None:
+        """A look-up had to ask S3 about a path; its directory's listing would have had the answer."""
+        key = split_key(path)[0]
+        if key in self._running:
+            self._running[key].pay(_PAGES_PER_MISS)
+        if key in self._running or self._lister.is_oversized(key):
+            return
+        count = self._misses.pop(key, 0) + 1
+        if count < _WORTH_LISTING or len(self._running) >= _MAX_AT_ONCE or self._is_resting(key):
+            self._misses[key] = count
+            if len(self._misses) > _MAX_COUNTED:
+                self._misses.popitem(last=False)
+            return
+        self._started += 1
+        scan = self._lister.scan(key, ahead_pages=_AHEAD_PAGES)
+        scan.join()
+        background = self._running[key] = _Background(scan)
+        self._nursery.start_soon(self._list, key, background)
+
+    def find(self, path: str) -> tuple[Entry, float] | None:
+        """What a listing that is under way has seen under a path, and when it was asked."""
+        key, name = split_key(path)
+        background = self._running.get(key)
+        entry = None if background is None else background.scan.entries.get(name)
+        if background is None or entry is None:
+            return None
+        background.pay(1)
+        return entry, background.scan.first_asked_at
+
+    def _is_resting(self, key: str) -> bool:
+        return self._rests_until.get(key, 0.0) > trio.current_time()
+
+    async def _list(self, key: str, background: _Background) -> None:
+        try:
+            while not background.scan.is_complete:
+                if background.scan.pages >= background.paid:
+                    with trio.fail_after(_IDLE_S):
+                        await background.more.wait()
+                await background.scan.advance()
+        except (StoreError, trio.TooSlowError):
+            pass  # nobody waits for it; who needs a name asks for it alone
+        finally:
+            del self._running[key]
+            self._lister.leave(background.scan)
+            self._rests_until[key] = trio.current_time() + _REST_S
+            if len(self._rests_until) > _MAX_COUNTED:
+                self._rests_until.popitem(last=False)
+
+    def statistics(self) -> MissStatistics:
+        """A snapshot of the counters."""
+        return MissStatistics(self._started, len(self._running))
+
+    def check_invariants(self) -> None:
+        """Raises ValueError when too many directories are listed at once, or one that nobody reads."""
+        if len(self._running) > _MAX_AT_ONCE:
+            raise ValueError("too many directories are listed in the background")
+        if any(background.scan.users < 1 for background in self._running.values()):
+            raise ValueError("a background listing has no user")

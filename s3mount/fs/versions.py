@@ -1,0 +1,153 @@
+"""Is this still the version under that name?  Who asks, when, and with which request.
+
+The kernel looks a name up before it opens or stats it, and does not say which it will do.  So a look-up
+answers with the last record, however old, as long as nobody has the file open; the step after it
+asks S3, if the record is too old for that step:
+
+    step           minimal mode                        with a TTL
+    -------------  ----------------------------------  -------------------------------------------
+    getattr        record older than 1 s: LIST         record older than the TTL: LIST
+    open           always, by the cheapest of:         record older than the TTL, by the cheapest of:
+      content not   the content's own GET, If-Match     a small file's GET, If-Match; else LIST, which
+      delivered                                         makes the record new
+      delivered     HEAD, If-Match                      LIST
+      O_DIRECT      LIST                                LIST, whatever the record's age
+
+A look-up that had to ask S3 vouches for the open that follows it, once.  A HEAD or GET proves the version but
+not that no directory hides the file, so it makes no record new.
+
+A file that is open shows its own version's attributes (getattr), so a look-up of it asks.  A name that was a
+file and is a directory now can fail one path through it with ENOTDIR: there the kernel asks nothing but
+look-ups, and the second of them in a row asks S3.
+
+A version that changed or is gone is `StaleInode` or `ObjectChanged`: the kernel gets ESTALE, looks
+the name up again and opens what it finds.
+"""
+
+import math
+
+from s3mount.cache.answers import Record
+from s3mount.cache.metadata import MetadataCache
+from s3mount.core.attrs import ObjectStat
+from s3mount.core.inodes import Inode
+from s3mount.core.keys import SEPARATOR
+from s3mount.core.ttl import MINIMAL
+from s3mount.errors import NameNotFound, StaleInode
+from s3mount.fs.directories import DirectoryLister
+from s3mount.fs.reader import FileReader
+from s3mount.fs.resolver import Resolver
+from s3mount.store.base import RangeReader
+
+
+class VersionCheck:
+    """Compares inodes with what S3 has.
+
+    Args:
+        lister: may be on its way to a directory; store: has the versions of objects.
+    """
+
+    def __init__(self, resolver: Resolver, lister: DirectoryLister, cache: MetadataCache, store: RangeReader) -> None:
+        self.resolver = resolver
+        self._lister = lister
+        self._cache = cache
+        self._store = store
+
+    async def current(self, inode: Inode, *, not_before: float = -math.inf) -> Record:
+        """The record of the inode's name, not older than the cache allows.
+
+        Args:
+            not_before: S3 must have been asked then or later, on the cache's timer.
+
+        Raises:
+            StaleInode: the name holds something else now.
+            NameNotFound, StoreError.
+        """
+        path = inode.key.removesuffix(SEPARATOR)
+        inode.is_doubtful = False
+        if not_before == -math.inf:
+            if inode.vouched_until > self._cache.now():
+                return self._cache.ages.record(inode.found, inode.asked_at)
+            if (kept := self._cache.recall(path, inode.found, inode.asked_at)) is not None:
+                return kept
+            if inode.is_directory and self._cache.get(path) is None:
+                await self._lister.bring(inode.key)
+        record = await self.resolver.resolve(path, not_before=not_before)
+        if not is_same(inode, record.found):
+            raise StaleInode(f"{path!r} is another version now")
+        return record
+
+    async def begin(self, inode: Inode, reader: FileReader, *, is_direct: bool) -> None:
+        """Fetch what an open fetches, and prove that the version is the one under the name.
+
+        Raises:
+            StaleInode, ObjectChanged: it is not.
+            StoreError.
+        """
+        if is_direct:
+            await self.check(inode, not_before=self._cache.now())
+            await reader.begin()
+        elif not self._must_ask(inode):
+            await reader.begin()
+        elif self._cache.ages.is_minimal:
+            if not await reader.begin(wait=True):
+                await self._ask_head(inode)
+        elif not (reader.is_small and await reader.begin()):
+            await self.check(inode, not_before=self._cache.now())
+            await reader.begin()
+
+    def _must_ask(self, inode: Inode) -> bool:
+        vouched_until, inode.vouched_until = inode.vouched_until, -math.inf
+        inode.is_doubtful = False
+        if self._cache.ages.is_minimal:
+            return vouched_until <= self._cache.now()
+        known = self._cache.get(inode.key) or self._cache.recall(inode.key, inode.found, inode.asked_at)
+        if known is not None and not (isinstance(known, Record) and is_same(inode, known.found)):
+            raise StaleInode(f"{inode.key!r} is another version now")
+        return known is None
+
+    def looked_up(self, inode: Inode, asked_at: float, began_at: float) -> bool:
+        """Note that a look-up, begun at `began_at`, answers with what S3 said at `asked_at`.
+
+        Returns:
+            Whether the kernel may keep the name.  Not where the look-up vouches for the open: if the kernel
+            asked for something else (a stat), the open that comes later needs a look-up of its own.
+        """
+        is_news = asked_at >= began_at
+        inode.asked_at = max(inode.asked_at, asked_at)
+        inode.vouched_until = self._cache.now() + MINIMAL.seconds if is_news else -math.inf
+        inode.is_doubtful &= not is_news
+        return not (is_news and self._cache.ages.is_minimal)
+
+    def may_answer(self, inode: Inode) -> bool:
+        """Whether a look-up may answer with an expired record: the next step will ask S3.
+
+        Not for an open file, since getattr shows its own version without asking.  And of a file not twice in a
+        row without such a step: the kernel makes none on the way through what it takes for a file.
+        """
+        is_believed = not inode.handles and not inode.is_doubtful
+        inode.is_doubtful = not inode.is_directory
+        return is_believed
+
+    async def check(self, inode: Inode, *, not_before: float = -math.inf) -> None:
+        """As `current`; a name that is gone is stale, too: only that makes the kernel forget the name it has.
+
+        Raises:
+            StaleInode, StoreError.
+        """
+        try:
+            await self.current(inode, not_before=not_before)
+        except NameNotFound as error:
+            raise StaleInode(f"{inode.key!r} is gone") from error
+
+    async def _ask_head(self, inode: Inode) -> None:
+        if inode.found is None or not inode.found.etag:
+            await self.check(inode, not_before=self._cache.now())
+        else:
+            await self._store.confirm(inode.found.id)
+
+
+def is_same(inode: Inode, found: ObjectStat | None) -> bool:
+    """Whether an inode stands for what was found: that version of a file, or a directory."""
+    if inode.found is None or found is None:
+        return inode.found is None and found is None
+    return inode.found.id == found.id

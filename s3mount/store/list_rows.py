@@ -1,0 +1,70 @@
+"""The objects of a LIST page by one regular expression, where all of them have the shape of the first.
+
+An XML parser calls back for each of the 12,000 tags and texts on a page of 1,000 objects; an expression that
+is made from the first `<Contents>` reads the page in a tenth of the time (measured: 6.5 and 0.4 ms of CPU).  It is
+used only where it must give what a parser gives: all rows match it, they touch each other, and they hold no
+character that XML treats in a special way.  Everything else (a restore status, another order of fields, a page cut
+off, an odd character) is left to `list_xml`, and so is what is around the rows.
+
+INVARIANT: no row is lost: as many were read as there are `<Contents>` on the page, and their lengths add up.
+"""
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import chain
+from typing import NamedTuple
+
+_OPEN, _CLOSE = "<Contents>", "</Contents>"
+_FIELD = re.compile(r"<(\w+)>([^<]*)</\1>")
+_WANTED = ("Key", "LastModified", "ETag", "Size", "StorageClass")
+_NEEDED = frozenset(("Key", "LastModified", "Size"))
+
+
+class Rows(NamedTuple):
+    """What was read.
+
+    Attributes:
+        columns: for each of `_WANTED`, its texts, still escaped; empty texts where the rows lack the field.
+        rest: the document without its rows.
+    """
+
+    columns: tuple[Sequence[str], ...]
+    rest: str
+
+
+def read_rows(body: bytes) -> Rows | None:
+    """The rows of a page; None when a parser has to read them."""
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    start, stop = text.find(_OPEN), text.rfind(_CLOSE) + len(_CLOSE)
+    region = text[start:stop]
+    if start < 0 or not region.isprintable():
+        return None
+    names = _names_of(region[len(_OPEN) : region.find(_CLOSE)])
+    if names is None:
+        return None
+    rows = _expression(names).findall(region)
+    markup = sum(2 * len(name) + len("<></>") for name in names) + len(_OPEN) + len(_CLOSE)
+    length = len(rows) * markup + sum(map(len, chain.from_iterable(rows)))
+    if len(rows) != region.count(_OPEN) or length != len(region):
+        return None
+    columns = list(zip(*rows, strict=True))
+    nothing = ("",) * len(rows)
+    wanted = tuple(columns[names.index(name)] if name in names else nothing for name in _WANTED)
+    return Rows(wanted, text[:start] + text[stop:])
+
+
+def _names_of(row: str) -> tuple[str, ...] | None:
+    """The fields of a row in their order; None when it is not a plain sequence of different fields."""
+    fields = _FIELD.findall(row)
+    names = tuple(name for name, _ in fields)
+    is_plain = "".join(f"<{name}>{text}</{name}>" for name, text in fields) == row
+    return names if is_plain and len(set(names)) == len(names) >= 2 and _NEEDED.issubset(names) else None
+
+
+@lru_cache(maxsize=16)
+def _expression(names: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile(_OPEN + "".join(f"<{name}>([^<]*)</{name}>" for name in names) + _CLOSE)
