@@ -111,7 +111,7 @@ def test_what_a_flag_means(flags: list[str], path: str, expected: Any) -> None:
 
 
 def test_mount_options() -> None:
-    """What the kernel is told: read-only always, what the flags ask for, and to check modes where others can come in."""
+    """What the kernel is told: read-only always, what the flags ask for, to check modes where others come in."""
     plain = configured().fuse.options
     assert {"ro", "nosuid", "nodev", "fsname=bucket", "subtype=s3mount"} <= plain
     assert "default_permissions" not in plain

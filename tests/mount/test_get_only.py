@@ -69,7 +69,7 @@ def errno_of(call: Callable[..., object], *arguments: object) -> str:
 
 @pytest.mark.parametrize("flags", [(), ("--metadata-ttl", "indefinite")], ids=["minimal", "indefinite"])
 def test_known_paths_open_without_listing(weed: Server, work: Path, flags: tuple[str, ...]) -> None:
-    """A nested path opens and reads: a HEAD tells what a name is, and no LIST is tried."""
+    """With --without-listing a nested path opens and reads: a HEAD tells what a name is, and no LIST is tried."""
     with denied(weed, work, "", "--without-listing", *flags) as (mount, front):
         assert (mount.path / "a/b/small").read_bytes() == b"small"
         assert spent(front) == (0, 3, 1)
@@ -85,7 +85,7 @@ def test_known_paths_open_without_listing(weed: Server, work: Path, flags: tuple
 
 
 def test_a_listing_says_that_it_is_denied(weed: Server, work: Path) -> None:
-    """`ls` of the root and of directories is EACCES by one LIST, also after their files were read."""
+    """A listing that S3 denies is EACCES, also after files of that directory were read."""
     with denied(weed, work, "", "--without-listing") as (mount, front):
         assert errno_of(os.listdir, mount.path) == "EACCES"
         assert spent(front) == (1, 0, 0)
@@ -110,7 +110,7 @@ def test_a_name_that_may_not_exist_is_taken_for_a_directory(weed: Server, work: 
 
 @pytest.mark.parametrize("flags", [(), ("--metadata-ttl", "indefinite")], ids=["minimal", "indefinite"])
 def test_one_prefix_that_may_not_be_listed(weed: Server, work: Path, flags: tuple[str, ...]) -> None:
-    """The rest of the mount is as ever; below that prefix known paths open, and a listing says EACCES."""
+    """Where only one prefix may not be listed, the rest of the mount is as ever, and below it known paths open."""
     with denied(weed, work, "a/b", *flags) as (mount, front):
         assert sorted(os.listdir(mount.path)) == ["a", "top"]
         assert os.listdir(mount.path / "a") == ["b"]

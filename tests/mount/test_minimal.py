@@ -62,7 +62,8 @@ def holding(weed: Server, work: Path, contents: dict[str, bytes], *flags: str) -
 
 
 def test_a_known_small_file_is_one_request_for_each_open(weed: Server, work: Path) -> None:
-    """Known and not delivered: one GET; delivered: one HEAD; neither a LIST, however old the listing is."""
+    """A known file of at most 1 MiB is one request for each open, however old the listing is: one GET, or one HEAD
+    when the kernel has the content."""
     content = make_content("small", 300 * KIB)
     with holding(weed, work, {"new": content, "old": content}) as (mount, front, _):
         assert (mount.path / "new").read_bytes() == content

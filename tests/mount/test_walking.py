@@ -143,7 +143,7 @@ def listed_by_boto3(server: Scripted, prefix: str) -> set[str]:
 def test_a_walk_costs_the_pages_of_its_subtree(
     tree: ListedBucket, work: Path, how: str, flags: tuple[str, ...]
 ) -> None:
-    """Whatever walks, 200 directories of 50 files come whole by 1.2 LISTs a page and no HEAD, with a TTL only once.
+    """Whatever walks, a tree comes whole by at most 1.2 LISTs for each 1,000 keys and no HEAD, with a TTL only once.
 
     Without one a page is good for a second, and a stall of the machine can outlast that: one of three walks must do.
     """
@@ -192,7 +192,7 @@ def names_of(program: subprocess.Popen[str]) -> list[str]:
 
 @pytest.mark.parametrize("flags", [INDEFINITE, ()], ids=["indefinite", "minimal"])
 def test_a_large_directory_costs_its_pages(large: ListedBucket, work: Path, flags: tuple[str, ...]) -> None:
-    """`ls -f` of 20,000 names shows each once, by at most 1.2 LISTs a page, however many are asked for at once."""
+    """A directory of 20,000 names shows each once, by at most 1.2 LISTs a page, however many are asked for at once."""
     with counted(large, work, *flags) as (mount, server):
         assert names_of(list_names(mount.path / "big")) == _NAMES
         assert spent(server) <= 1.2 * _PAGES
