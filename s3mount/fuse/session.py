@@ -15,7 +15,7 @@ import os
 import select
 import socket
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,12 +83,11 @@ def mounted(operations: Operations, config: FuseConfig) -> Iterator[None]:
 def _introduced(config: FuseConfig) -> tuple[Device, InitRequest] | None:
     """A mount whose kernel is content, and what libfuse must be offered; None, and nothing is mounted, where not."""
     try:
-        device = mount(config.mount_point, config.options)
-        try:
-            return device, introduce(device.fd, Wishes())
-        except BaseException:
-            device.close()
-            raise
+        with ExitStack() as stack:
+            device = stack.enter_context(closing(mount(config.mount_point, config.options)))
+            offer = introduce(device.fd, Wishes())
+            stack.pop_all()
+            return device, offer
     except (OSError, ValueError) as error:
         log.info("libfuse mounts %s with its own limits, 12 requests in the background: %s", config.mount_point, error)
         return None
@@ -125,9 +124,10 @@ def _pages_limit() -> int:
 @contextmanager
 def _behind(device: Device, offer: InitRequest, operations: Operations, config: FuseConfig) -> Iterator[None]:
     """libfuse opens its connection on a socket, and finds the device there from the second message on."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    # `ours` stays open: a hang-up of the socket must not wake who waits for the device in its place.
-    with closing(device), ours, theirs:
+    with ExitStack() as stack:
+        stack.enter_context(closing(device))
+        # `ours` stays open: a hang-up of the socket must not wake who waits for the device in its place.
+        ours, theirs = map(stack.enter_context, socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET))
         ours.send(offer.to_bytes())
         _init(operations, f"/dev/fd/{theirs.fileno()}", config)
         slot = theirs.detach()  # libfuse's from here on: it closes it
