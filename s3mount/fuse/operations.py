@@ -8,7 +8,7 @@ object is a new inode, so pages of an old one cannot be taken for it.
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pyfuse3
 from pyfuse3 import FileHandleT, FileNameT, FlagT, InodeT
@@ -32,6 +32,11 @@ class Operations(pyfuse3.Operations):
         super().__init__()
         self._fs = filesystem
         self._boundary = boundary
+        #: Called once, when libfuse has its INIT message and before anything else is read from the kernel.
+        self.on_init: Callable[[], None] = lambda: None
+
+    def init(self) -> None:
+        self.on_init()
 
     async def lookup(
         self, parent_inode: InodeT, name: FileNameT, ctx: pyfuse3.RequestContext | None = None

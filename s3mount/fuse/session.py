@@ -1,17 +1,31 @@
-"""Mount, serve, unmount: the life of one FUSE connection, through libfuse.
+"""Mount, serve, unmount: the life of one FUSE connection.
+
+This program mounts (`device`), answers the kernel's INIT message (`handshake`), and lets pyfuse3 start on a
+socket in which an INIT message of its own making waits.  pyfuse3 tells its `Operations` before libfuse replies to it:
+that is when the device takes the socket's place, and libfuse never learns of it.
+
+Where anything of that cannot be done, libfuse mounts and answers by itself, as it always could; a mount that
+nobody can make fails there, and with libfuse's words.
 
 INVARIANT: when `mounted` ends, however it ends, nothing is mounted.
 """
 
 import logging
+import os
+import select
+import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyfuse3
 
 from s3mount.errors import FuseUnavailable
+from s3mount.fuse.device import Device, mount
+from s3mount.fuse.handshake import MAX_PAGES, InitRequest, Wishes, agree
 from s3mount.fuse.operations import Operations
+from s3mount.units import KIB
 
 log = logging.getLogger(__name__)
 
@@ -19,6 +33,10 @@ log = logging.getLogger(__name__)
 _MIN_TASKS = 32
 #: Requests in flight; the kernel sends opens without limit.
 _MAX_TASKS = 1000
+#: The kernel sends INIT as a part of mount(2), so this is for descriptors that are no FUSE device.
+_INIT_S = 5
+#: FUSE_MIN_READ_BUFFER is 8 KiB.
+_INIT_BUFFER = 64 * KIB
 
 
 @dataclass(frozen=True)
@@ -59,16 +77,101 @@ def mounted(operations: Operations, config: FuseConfig) -> Iterator[None]:
     Raises:
         FuseUnavailable: the kernel or fusermount3 refused.
     """
+    introduced = _introduced(config)
+    with _by_libfuse(operations, config) if introduced is None else _behind(*introduced, operations, config):
+        yield
+
+
+# -- our own exchange -----------------------------------------------------------------------
+
+
+def _introduced(config: FuseConfig) -> tuple[Device, InitRequest] | None:
+    """A mount whose kernel is content, and what libfuse must be offered; None, and nothing is mounted, where not."""
     try:
-        pyfuse3.init(operations, config.mount_point, config.options)
-    except RuntimeError as error:
-        raise FuseUnavailable(
-            f"{config.mount_point} could not be mounted; the line of fusermount3 or the kernel above says why"
-        ) from error
+        with ExitStack() as stack:
+            device = stack.enter_context(closing(mount(config.mount_point, config.options)))
+            offer = introduce(device.fd, Wishes())
+            stack.pop_all()
+            return device, offer
+    except (OSError, ValueError) as error:
+        log.info("libfuse mounts %s with its own limits, 12 requests in the background: %s", config.mount_point, error)
+        return None
+
+
+def introduce(fd: int, wishes: Wishes) -> InitRequest:
+    """Answer the INIT message that waits in a new FUSE descriptor.
+
+    Returns:
+        The message that libfuse gets in its place.
+
+    Raises:
+        OSError, ValueError: there is none, or one that cannot be answered.
+    """
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    if not poll.poll(_INIT_S * 1000):
+        raise TimeoutError(f"the kernel did not open the connection within {_INIT_S} s")
+    kernel = InitRequest.parse(os.read(fd, _INIT_BUFFER))
+    agreement = agree(kernel, wishes, page_size=os.sysconf("SC_PAGE_SIZE"), pages_limit=_pages_limit())
+    os.write(fd, agreement.reply.to_bytes())
+    log.debug("FUSE %d.%d offered %#x: told %s", kernel.major, kernel.minor, kernel.flags, agreement.reply)
+    return agreement.offer
+
+
+def _pages_limit() -> int:
+    """Linux 6.13 and later have a limit that the administrator may set (Documentation/admin-guide/sysctl/fs.rst)."""
+    try:
+        return int(Path("/proc/sys/fs/fuse/max_pages_limit").read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return MAX_PAGES
+
+
+@contextmanager
+def _behind(device: Device, offer: InitRequest, operations: Operations, config: FuseConfig) -> Iterator[None]:
+    """libfuse opens its connection on a socket, and finds the device there from the second message on."""
+    with ExitStack() as stack:
+        stack.enter_context(closing(device))
+        # `ours` stays open: a hang-up of the socket must not wake who waits for the device in its place.
+        ours, theirs = map(stack.enter_context, socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+        ours.send(offer.to_bytes())
+        _init(operations, f"/dev/fd/{theirs.fileno()}", config)
+        slot = theirs.detach()  # libfuse's from here on: it closes it
+        operations.on_init = lambda: _swap(device.fd, slot)
+        try:
+            yield
+        finally:
+            pyfuse3.close(unmount=False)
+
+
+def _swap(fd: int, slot: int) -> None:
+    """Put the device in the place of the socket.
+
+    pyfuse3 calls this between libfuse's reading of INIT and its reply.  No task waits for the descriptor
+    then, so trio's epoll has no registration that would go on looking at the socket.  The reply goes to the
+    kernel, which knows no such request (`SYNTHETIC_UNIQUE`) and drops it.
+    """
+    os.dup2(fd, slot, inheritable=False)
+
+
+# -- libfuse's --------------------------------------------------------------------------------
+
+
+@contextmanager
+def _by_libfuse(operations: Operations, config: FuseConfig) -> Iterator[None]:
+    _init(operations, config.mount_point, config)
     try:
         yield
     finally:
         pyfuse3.close(unmount=True)
+
+
+def _init(operations: Operations, where: str, config: FuseConfig) -> None:
+    try:
+        pyfuse3.init(operations, where, config.options)
+    except RuntimeError as error:
+        raise FuseUnavailable(
+            f"{config.mount_point} could not be mounted; the line of fusermount3 or the kernel above says why"
+        ) from error
 
 
 async def serve() -> None:

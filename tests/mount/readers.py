@@ -5,6 +5,7 @@ process that forks or that may hang must not be the test's own.
 """
 
 import collections
+import concurrent.futures
 import errno
 import hashlib
 import json
@@ -139,6 +140,17 @@ def read_at(path: str, offset: str, length: str, how: str = "buffered") -> str:
     return hashlib.sha256(buffer[:n_bytes]).hexdigest()
 
 
+def read_each_at(offset: str, *paths: str) -> list[int]:
+    """One buffered read of a page in each file, all at once; answers how much came."""
+
+    def read(path: str) -> int:
+        with open(path, "rb", buffering=0) as file:
+            return len(os.pread(file.fileno(), 4096, int(offset)))
+
+    with concurrent.futures.ThreadPoolExecutor(len(paths)) as pool:
+        return list(pool.map(read, paths))
+
+
 def digests(*paths: str) -> list[str]:
     """SHA-256 of each file, one after the other, read in 1 MiB pieces."""
     found = []
@@ -152,5 +164,7 @@ def digests(*paths: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    _programs = {each.__name__: each for each in (follow, shared_descriptor, children_read, read_at, digests)}
+    _programs = {
+        each.__name__: each for each in (follow, shared_descriptor, children_read, read_at, read_each_at, digests)
+    }
     json.dump(_programs[sys.argv[1]](*sys.argv[2:]), sys.stdout)

@@ -1,0 +1,139 @@
+"""One mount made by this program itself: its descriptor of /dev/fuse, and its end.
+
+mount(2) where that is permitted, as root; else fusermount3, which mounts for an ordinary user and passes the
+descriptor back over a socket.  fusermount3 also serves --auto-unmount for everybody: it stays, and
+unmounts when the socket is closed and nobody answers the mount.  All of it is what libfuse does in lib/mount.c,
+so a mount looks and ends the same whoever made it.
+
+INVARIANT: after `close` nothing of ours is mounted, and no descriptor and no process is left.
+"""
+
+import contextlib
+import ctypes
+import errno
+import os
+import select
+import socket
+import stat
+import subprocess
+from collections.abc import Set
+
+_DEVICE = "/dev/fuse"
+_HELPER = "fusermount3"
+_HELPER_S = 5.0
+#: Of mount(2).
+_FLAGS = {"ro": 1, "nosuid": 2, "nodev": 4, "noexec": 8, "noatime": 1024}
+_MNT_DETACH = 2
+#: Arguments of mount(2) on their own.
+_NOT_FOR_KERNEL = ("fsname=", "subtype=")
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Device:
+    """A mounted FUSE connection.
+
+    Attributes:
+        fd: its descriptor.  Whoever duplicates it closes the duplicate before `close`.
+    """
+
+    def __init__(self, fd: int, path: str, helper: "_Helper | None" = None) -> None:
+        self.fd = fd
+        self._path = path
+        self._helper = helper
+
+    def is_connected(self) -> bool:
+        """False after an unmount that is complete, or an abort."""
+        poll = select.poll()
+        poll.register(self.fd, 0)
+        return not any(event & select.POLLERR for _, event in poll.poll(0))
+
+    def close(self) -> None:
+        """Fail what was not answered, and unmount.
+
+        The descriptor goes first: an unmount can ask the file system something, which nobody would answer any more.
+        When the connection is gone already, so is the mount, and another may be in its place.
+        """
+        is_connected = self.is_connected()
+        os.close(self.fd)
+        if is_connected:
+            _unmount(self._path)
+        if self._helper is not None:
+            self._helper.end()
+
+
+def mount(path: str, options: Set[str]) -> Device:
+    """Mount with the options that libfuse takes (`fsname` and `subtype` among them).
+
+    Raises:
+        OSError: the kernel or fusermount3 refused, or one of them is missing.
+    """
+    if "auto_unmount" not in options:
+        with contextlib.suppress(PermissionError):
+            return Device(_mount_directly(path, options), path)
+    return _mount_by_helper(path, options)
+
+
+def _mount_directly(path: str, options: Set[str]) -> int:
+    names = dict(each.split("=", 1) for each in options if "=" in each)
+    flags = sum(bit for name, bit in _FLAGS.items() if name in options)
+    data = sorted(_translated(options) - _FLAGS.keys())
+    data = [each for each in data if not each.startswith(_NOT_FOR_KERNEL)]
+    root_mode = stat.S_IFMT(os.stat(path).st_mode)
+    fd = os.open(_DEVICE, os.O_RDWR | os.O_CLOEXEC)
+    owner = [f"fd={fd}", f"rootmode={root_mode:o}", f"user_id={os.getuid()}", f"group_id={os.getgid()}"]
+    arguments = (names["fsname"], path, f"fuse.{names['subtype']}")
+    if _libc.mount(*map(os.fsencode, arguments), ctypes.c_ulong(flags), ",".join(owner + data).encode()) != 0:
+        error = ctypes.get_errno()
+        os.close(fd)
+        raise OSError(error, os.strerror(error), path)
+    return fd
+
+
+def _translated(options: Set[str]) -> Set[str]:
+    """`allow_root` is libfuse's own: the kernel lets everybody in, and libfuse turns the others away."""
+    return options - {"allow_root"} | ({"allow_other"} if "allow_root" in options else set())
+
+
+class _Helper:
+    """A fusermount3 that waits for the end of its socket."""
+
+    def __init__(self, process: subprocess.Popen[bytes], ours: socket.socket) -> None:
+        self._process = process
+        self._ours = ours
+
+    def end(self) -> None:
+        """It sees that nothing is mounted any more, and goes; it is not waited for if it hangs on something else."""
+        self._ours.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_HELPER_S)
+
+
+def _mount_by_helper(path: str, options: Set[str]) -> Device:
+    """What fusermount3 has to say is dropped: the caller lets libfuse try, and it says it again."""
+    with contextlib.ExitStack() as stack:
+        ours, theirs = map(stack.enter_context, socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM))
+        process = subprocess.Popen(
+            [_HELPER, "-o", ",".join(sorted(_translated(options))), "--", path],
+            env={**os.environ, "_FUSE_COMMFD": str(theirs.fileno())},
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        theirs.close()
+        _, descriptors, _, _ = socket.recv_fds(ours, 1, 1, socket.MSG_CMSG_CLOEXEC)
+        helper = _Helper(process, ours)
+        if descriptors and "auto_unmount" in options:
+            stack.pop_all()
+            return Device(descriptors[0], path, helper)
+        helper.end()
+        if not descriptors:
+            raise OSError(f"{_HELPER} ended with {process.returncode}")
+        return Device(descriptors[0], path)
+
+
+def _unmount(path: str) -> None:
+    """Detach it, in the background if it is busy.  Never fails: nothing may be mounted there any more."""
+    if _libc.umount2(os.fsencode(path), _MNT_DETACH) != 0 and ctypes.get_errno() == errno.EPERM:
+        subprocess.run([_HELPER, "-u", "-q", "-z", "--", path], check=False, capture_output=True)
