@@ -23,6 +23,8 @@ from s3mount.errors import NotS3, StoreFailure
 from s3mount.store.list_rows import Rows, read_rows
 
 _ROOT = "ListBucketResult"
+#: What fits in stat(2)'s st_size; S3's largest object is far below.
+_LARGEST_SIZE = 2**63 - 1
 _REFERENCE = re.compile("&([^;]*);?")
 #: XML 1.0, section 4.6: all that a document without a DTD has.
 _ENTITIES = {"quot": '"', "amp": "&", "apos": "'", "lt": "<", "gt": ">"}
@@ -57,7 +59,7 @@ def parse_list_page(body: bytes) -> ListPage:
             raise NotS3(f"a LIST was answered with <{builder.root}>", operation="ListObjectsV2") from error
         kind = StoreFailure if builder.root else NotS3
         raise kind(f"the answer to a LIST is not a whole document: {error}", operation="ListObjectsV2") from error
-    except (KeyError, ValueError) as error:
+    except (KeyError, ValueError, OverflowError) as error:
         raise StoreFailure(f"a LIST entry lacks or garbles {error}", operation="ListObjectsV2") from error
 
 
@@ -102,6 +104,8 @@ class _PageBuilder:
             objects = tuple(_object(fields, is_escaped=is_escaped) for fields in self._contents)
         else:
             objects = _objects(self._rows.columns, is_escaped=is_escaped)
+        if max((found.size for found in objects), default=0) > _LARGEST_SIZE:
+            raise ValueError("a size")
         prefixes = tuple(map(unquote_plus, self._prefixes) if is_escaped else self._prefixes)
         is_truncated = self._top["IsTruncated"] == "true"
         return ListPage(objects, prefixes, self._top["NextContinuationToken"] if is_truncated else None)

@@ -1,5 +1,6 @@
 """Inode numbers and lookup counts against a model of what the kernel holds."""
 
+import sys
 from dataclasses import dataclass
 
 import pytest
@@ -266,3 +267,32 @@ def test_a_broken_table_is_found(spoil: str) -> None:
         setattr(inode, spoil, "file" if spoil == "key" else -1)
     with pytest.raises(ValueError, match="inode"):
         table.check_invariants()
+
+
+def test_a_table_that_shrank_says_so_once() -> None:
+    """When most of many inodes went, the dict is a new, small one, and the caller can tell; a few are not worth it."""
+    table = InodeTable("")
+    inodes = [intern(table, (f"f{number}", '"1"')) for number in range(20_000)]
+    for inode in inodes:
+        table.grant(inode)
+    large = sys.getsizeof(table._by_number)
+    for inode in inodes[:14_000]:
+        table.forget(inode.ino, 1)
+    assert not table.has_shrunk
+    for inode in inodes[14_000:]:
+        table.forget(inode.ino, 1)
+    assert table.has_shrunk
+    assert sys.getsizeof(table._by_number) < large / 3
+    table.check_invariants()
+
+
+def test_finding_what_the_kernel_knows() -> None:
+    """A directory by its key, the root too; and everything whose key starts with one."""
+    table = InodeTable("p/")
+    directory = intern(table, ("p/d/", None))
+    table.grant(directory)
+    file = intern(table, ("p/d/f", '"1"'))
+    table.grant(file)
+    assert [table.find("p/"), table.find("p/d/"), table.find("p/none/")] == [table.root, directory, None]
+    assert table.below("p/d") == [directory, file]
+    assert table.below("p/x") == []

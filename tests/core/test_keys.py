@@ -10,8 +10,10 @@ from s3mount.core.keys import (
     fits_in_key,
     is_directory_key,
     is_legal_component,
+    just_before,
     name_from_kernel,
     name_to_kernel,
+    split_key,
 )
 from s3mount.errors import InvalidName
 from tests.core.strategies import any_text
@@ -85,3 +87,27 @@ def test_a_key_is_measured_in_bytes(character: str) -> None:
     longest += "x" * (MAX_KEY_BYTES - len(longest.encode()))
     assert fits_in_key(longest)
     assert not fits_in_key(longest + "x")
+
+
+@pytest.mark.parametrize(("path", "parts"), [("a", ("", "a")), ("a/b", ("a/", "b")), ("a/b/c", ("a/b/", "c"))])
+def test_a_path_is_a_directory_and_a_name(path: str, parts: tuple[str, str]) -> None:
+    """The root's directory key is empty, every other ends in a slash."""
+    assert split_key(path) == parts
+
+
+@given(any_text.filter(bool))
+def test_just_before_a_key(key: str) -> None:
+    """The text for StartAfter sorts before the key and after the shorter ones, and can be sent."""
+    before = just_before(key)
+    assert before.encode("utf-8", "surrogatepass") < key.encode("utf-8", "surrogatepass")
+    assert not any(0xD800 <= ord(character) <= 0xDFFF for character in before[len(key) - 1 :])
+    for neighbour in (key[:-1], just_before(key)[:-1]):
+        assert neighbour <= before
+
+
+@pytest.mark.parametrize(
+    ("key", "before"), [("b", "a\U0010fffd"), ("d/", "d.\U0010fffd"), ("\ue000", "\ud7ff\U0010fffd"), ("x\0", "x")]
+)
+def test_just_before_is_the_character_before(key: str, before: str) -> None:
+    """The last character goes down by one, over the gap that holds no characters; nothing is below a NUL."""
+    assert just_before(key) == before
