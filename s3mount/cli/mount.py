@@ -101,7 +101,7 @@ class _OneLineUsage(click.Command):
 
 @click.command(cls=_OneLineUsage, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.argument("bucket", metavar="BUCKET")
-@click.argument("directory", metavar="DIRECTORY", type=click.Path())
+@click.argument("directory", metavar="DIRECTORY", type=click.Path(readable=False))
 @_options
 @click.version_option(__version__, prog_name="s3mount")
 def main(bucket: str, directory: str, **flags: Any) -> None:

@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds a call in flight may take after a stop was asked for.
 _GRACE_S = 5.0
+#: Seconds without a call after which nobody is taken to be in the middle of something.
+_QUIET_S = 0.1
 #: Seconds for the first answer of a fresh mount; with the probes this stays under the 30 s that
 #: the parent in the background waits.
 _ANSWER_S = 10.0
@@ -112,7 +114,7 @@ async def _stop_on_signal(
         with trio.move_on_after(_UNMOUNT_S):
             await trio.to_thread.run_sync(mountpoint.unmount, mount_point, abandon_on_cancel=True)
         with trio.move_on_after(_GRACE_S):
-            await parts.boundary.wait_idle()
+            await parts.boundary.wait_idle(_QUIET_S)
         nursery.cancel_scope.cancel()
         return
 

@@ -199,17 +199,16 @@ class SubtreeWalks:
 
     def _start(self, parent: Parent, front: Front, key: str) -> None:
         self._close(front)
-        start_after = just_before(key)
         stream = PageStream(
             self._store,
             self._nursery,
             parent.key,
             delimiter="",
-            start_after=start_after,
+            start_after=key,  # which skips a marker; and what is just before it skips the directory on some servers
             ahead_pages=min(parent.ahead_pages, _AHEAD_MINIMAL) if self._cache.ages.is_minimal else parent.ahead_pages,
             clock=self._cache.now,
         )
-        front.walk = SubtreeWalk(stream, parent.key, start_after)
+        front.walk = SubtreeWalk(stream, parent.key, just_before(key))
         self._nursery.start_soon(self._end_when_idle, front, front.walk)
         parent.starts += 1
         self._started += 1

@@ -128,11 +128,20 @@ class Boundary:
         self._answers["EIO"] += 1
         return pyfuse3.FUSEError(errno.EIO)
 
-    async def wait_idle(self) -> None:
-        """Until no call is being answered."""
-        while self._in_flight:
-            self._is_idle = trio.Event()
-            await self._is_idle.wait()
+    async def wait_idle(self, quiet_s: float = 0.0) -> None:
+        """Until no call is being answered, and none was for a while: an open that was answered brings a read.
+
+        Args:
+            quiet_s: how long that while is.
+        """
+        is_quiet = False
+        while not is_quiet:
+            while self._in_flight:
+                self._is_idle = trio.Event()
+                await self._is_idle.wait()
+            answered = self._answers.total()
+            await trio.sleep(quiet_s)
+            is_quiet = not self._in_flight and self._answers.total() == answered
 
     def statistics(self) -> dict[str, int]:
         """Calls answered, by errno name; "ok" for the good ones."""

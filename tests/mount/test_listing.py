@@ -226,8 +226,8 @@ def test_two_streams_do_not_disturb_each_other(weed: Server, big_bucket: str, wo
         two.close()
 
 
-def test_a_tree_is_walked_by_one_list_a_directory(weed: Server, work: Path) -> None:
-    """`find` in a tree of 13 directories finds every file, and asks for nothing but lists."""
+def test_a_small_tree_is_walked_by_few_lists(weed: Server, work: Path) -> None:
+    """`find` in a tree of 13 directories finds every file by at most one LIST each, and asks for nothing else."""
     bucket = weed.make_bucket()
     keys = [f"{outer}/{inner}/{name}" for outer in "abc" for inner in "xyz" for name in ("1", "2")]
     for key in keys:
@@ -242,6 +242,6 @@ def test_a_tree_is_walked_by_one_list_a_directory(weed: Server, work: Path) -> N
             assert sorted(run.stdout.split()) == sorted(f"./{key}" for key in keys)
             assert front.count(is_list=False) == 0
             requests.append(front.count())
-            if requests[-1] == 13:
+            if requests[-1] <= 13:
                 break
-    assert requests[-1] == 13
+    assert requests[-1] <= 13
