@@ -7,9 +7,9 @@ Two ways, both only while the object fits in what may be held ahead:
     any                  1/`_DENSE` of its bytes was asked for by reads that jump
     at most `HOT_BYTES`  the jumps are worth 1/`_PARALLEL` of it: n x L x b x 16 >= size;
                          those that wait for the same round trip count less
-    whose like paid      at the first jump (`core.siblings`)
+    whose like paid      at the first read (`core.siblings`)
 
-and never for fewer than `_LEAST_JUMPS` jumps.  Jumps are forgotten at one each `_FORGET_S`: a
+and otherwise never for fewer than `_LEAST_JUMPS` jumps.  Jumps are forgotten at one each `_FORGET_S`: a
 global shuffle over many shards comes back to each of them too rarely to gain anything.
 
 Why: a jump costs its reader L, or L x b bytes not fetched meanwhile.  Fetching all is done on
@@ -24,7 +24,7 @@ object that is read in bursts, must not be fetched over and over.
 """
 
 from s3mount.core.distance import Distance
-from s3mount.core.ranges import ByteRange
+from s3mount.core.ranges import ByteRange, Coverage
 from s3mount.core.siblings import Siblings
 from s3mount.units import MIB
 
@@ -83,7 +83,7 @@ class Density:
         """Whether all of the object is to be fetched now."""
         if self._size > ahead_limit:
             return False
-        if self._siblings.pays and self._jumps > 0 and self._price == 1:
+        if self._siblings.pays and self._price == 1:
             return True
         if self._jumps < _LEAST_JUMPS * self._price - _LOST_MEANWHILE:
             return False
@@ -104,33 +104,42 @@ class WholeObject:
         size: bytes.
         part_size: bytes.
         siblings: told whether it was right; None where nothing is to be learned.
+        fetched: what was fetched of it already; parts of which that is more than
+            1/`_DENSE` are completed, not fetched again.
 
     Attributes:
         used: bytes that readers got of it.
         unclaimed: numbers of the parts that were not asked for yet.
     """
 
-    def __init__(self, size: int, part_size: int, siblings: Siblings | None) -> None:
+    def __init__(self, size: int, part_size: int, siblings: Siblings | None, fetched: Coverage) -> None:
         self._size = size
         self._part_size = part_size
         self._siblings = siblings
         self._lost = 0
         self.used = 0
         self.unclaimed = set(range(-(-size // part_size)))
+        self._pieces: list[ByteRange] = []
+        for number in list(self.unclaimed):
+            missing = fetched.missing(self._part(number))
+            if sum(piece.length for piece in missing) < self._part(number).length * (_DENSE - 1) // _DENSE:
+                self.unclaimed.discard(number)
+                self._pieces += missing
 
     @property
     def keeps(self) -> bool:
         """Whether its content is worth keeping for a while after the last handle is gone."""
-        return self._siblings is not None
+        return self._siblings is not None and self.used < self._size
 
-    @property
-    def is_lost(self) -> bool:
-        """Whether content fetched for it was dropped or used up, so that this is over."""
-        return self._lost >= _MOST_LOST
+    def is_over(self, wanted: ByteRange, *, is_held: bool) -> bool:
+        """Whether a read shows that what was fetched is gone: several did, or a new pass begins."""
+        if is_held or not self.unclaimed.isdisjoint(self._numbers(wanted)):
+            return False
+        return wanted.start == 0 or self._lost >= _MOST_LOST
 
     def claim(self, wanted: ByteRange, *, is_held: bool) -> ByteRange | None:
         """The whole parts to fetch for a read; None when they were fetched before."""
-        numbers = range(wanted.start // self._part_size, (wanted.stop - 1) // self._part_size + 1)
+        numbers = self._numbers(wanted)
         if self.unclaimed.isdisjoint(numbers):
             self._lost += not is_held
             return None
@@ -139,20 +148,21 @@ class WholeObject:
 
     def claim_rest(self, after: int, ahead_limit: int) -> tuple[ByteRange, ...]:
         """The other parts, from an offset to the end and then from the start, within the limit."""
+        pieces, self._pieces = self._pieces, []
+        ahead_limit -= sum(piece.length for piece in pieces)
         first = after // self._part_size
         count = -(-self._size // self._part_size)
         order = sorted(self.unclaimed, key=lambda number: (number - first) % count)
-        chosen = order[: ahead_limit // self._part_size]
+        chosen = order[: max(0, ahead_limit) // self._part_size]
         self.unclaimed.difference_update(chosen)
-        return tuple(self._part(number) for number in chosen)
-
-    def skip(self, run: ByteRange) -> None:
-        """The kernel got these bytes already."""
-        self.unclaimed.difference_update(range(-(-run.start // self._part_size), run.stop // self._part_size))
+        return (*pieces, *map(self._part, chosen))
 
     def refused(self, span: ByteRange) -> None:
         """The budget had no room for a part that was claimed; it is asked for again."""
         self.unclaimed.add(span.start // self._part_size)
+
+    def _numbers(self, wanted: ByteRange) -> range:
+        return range(wanted.start // self._part_size, (wanted.stop - 1) // self._part_size + 1)
 
     def _part(self, number: int) -> ByteRange:
         return ByteRange(number * self._part_size, min((number + 1) * self._part_size, self._size))

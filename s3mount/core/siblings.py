@@ -1,8 +1,8 @@
 """Objects of one data set: what one of them taught is known of the next.
 
 Shards are named alike but for their numbers (`name-00003-of-00128`, `shard.00042.mds`,
-`part-7.npz`).  Where fetching one of them whole paid, the next is fetched whole at the first read
-that jumps; where it did not, each has to prove it again.
+`part-7.npz`).  Where fetching one of them whole paid, the next is fetched whole at its first
+read; where it did not, each has to prove it again.
 
 Which shard comes next is not guessed: a shuffle opens them in any order, and the first read of a
 learned one already fetches all of it in one round trip.

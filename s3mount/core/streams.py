@@ -6,7 +6,7 @@ slack beyond the frontier, or at most `DISORDER` reads behind it.
 
     evidence              slack: how far beyond the frontier a read still belongs
     --------------------  ---------------------------------------------------------------------
-    one read              `SMALLEST_UNIT` (64 KiB): the cell fetched for it reaches as far
+    one read              `LARGEST_UNIT` (256 KiB): to fetch the gap costs less than to jump it
     more                  what the stream advanced, at most `DISORDER` of its longest read
 
 So random reads of an object cannot be taken for streams by its being small, and kernel read-ahead
@@ -21,7 +21,7 @@ INVARIANT: 0 <= start < frontier, and neither frontier nor reach is past the obj
 
 from dataclasses import dataclass
 
-from s3mount.core.distance import SMALLEST_UNIT
+from s3mount.core.distance import LARGEST_UNIT
 from s3mount.core.ranges import ByteRange
 from s3mount.units import MIB
 
@@ -56,7 +56,7 @@ class Stream:
     longest: int
     seen_at: int
     advances: int = 1
-    slack: int = SMALLEST_UNIT
+    slack: int = LARGEST_UNIT
     low: int = 0
     high: int = 0
     reach: int = 0
@@ -70,7 +70,7 @@ class Stream:
     def settle(self) -> None:
         """Where reads belong, after one that changed the stream."""
         self.slack = min(self.advanced, DISORDER * self.longest) if self.advances > 1 else 0
-        self.slack = max(SMALLEST_UNIT, self.slack)
+        self.slack = max(LARGEST_UNIT, self.slack)
         self.low = max(self.start, self.frontier - DISORDER * self.longest)
         self.high = self.frontier + self.slack
 

@@ -75,9 +75,10 @@ class BlockStore:
     def close(self, opened: OpenObject) -> None:
         """One handle less; with the last one everything held goes, at once or soon, and GETs are cancelled."""
         self._objects.close(opened)
+        if not opened.handles:
+            self._activity.forget(opened.object_id)
 
     def _let_go(self, opened: OpenObject) -> None:
-        self._activity.forget(opened.object_id)
         self._budget.release(sum(self._shelf.drop(chunk) for chunk in list(opened.chunks)))
 
     async def begin(self, opened: OpenObject, span: ByteRange, *, wait: bool) -> bool:
@@ -146,7 +147,8 @@ class BlockStore:
         plan = opened.planner.on_read(wanted, Situation(share, self._pace.distance, now, is_held))
         for left in plan.left:
             for chunk in opened.chunks.overlapping(left):
-                self._shelf.cancel_speculation(chunk)
+                if self._shelf.cancel_speculation(chunk):
+                    opened.planner.on_refused(chunk.span)
         if plan.is_whole and not is_held:
             for part in split(plan.fetch, self._part_size):
                 self._give_up_pieces(opened, part)

@@ -14,8 +14,10 @@ START = Distance(latency_s=0.030, bytes_per_s=90e6)
 _SMALL, _LARGE = 256 * KIB, MIB
 #: GETs: recent enough to follow a change within seconds, enough that one odd one is not believed.
 _REMEMBERED = 32
-#: Of a GET's time, what is taken for transfer at least, however far S3 is thought to be.
+#: Of a GET's time, what is taken for transfer at least, however far S3 is thought to be; and no
+#: rate is believed that no network has.
 _LEAST_TRANSFER_SHARE = 8
+_LEAST_TRANSFER_S = 1e-6
 
 
 class Pace:
@@ -36,7 +38,8 @@ class Pace:
         if n_bytes <= _SMALL:
             self._latencies.append(max(0.0, took_s - n_bytes / bytes_per_s))
             latency_s = min(self._latencies)
-        elif n_bytes >= _LARGE and took_s > 0:
-            self._rates.append(n_bytes / max(took_s - latency_s, took_s / _LEAST_TRANSFER_SHARE))
+        elif n_bytes >= _LARGE:
+            transfer_s = max(took_s - latency_s, took_s / _LEAST_TRANSFER_SHARE, _LEAST_TRANSFER_S)
+            self._rates.append(n_bytes / transfer_s)
             bytes_per_s = sorted(self._rates)[len(self._rates) // 2]
         self.distance = Distance(latency_s, bytes_per_s)

@@ -106,10 +106,12 @@ class ChunkShelf:
         chunk.scope.cancel()
         return 0
 
-    def cancel_speculation(self, chunk: Chunk) -> None:
+    def cancel_speculation(self, chunk: Chunk) -> bool:
         """Drop a chunk that is on its way for a reader who went elsewhere, unless another one wants it."""
-        if chunk in self._speculative:
-            self.drop(chunk)
+        if chunk not in self._speculative:
+            return False
+        self.drop(chunk)
+        return True
 
     def reclaim(self, n_bytes: int, *, for_demand: bool) -> int:
         """See `Reclaimer.reclaim`."""

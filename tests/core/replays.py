@@ -1,17 +1,17 @@
 """Access patterns, as the kernel passes them on, played against the planner.
 
 `Replay` does what fs.blocks does with a plan, at once and with room for everything, and counts
-requests, bytes and waste.  A demand that misses takes a round trip on the replay's clock.
+requests, bytes and waste.  A demand that misses takes `tick_s` on the replay's clock: a round trip, or
+less where others are in flight beside it.
 """
 
 import random
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from s3mount.core.distance import Distance
 from s3mount.core.plans import Plan, Situation
-from s3mount.core.ranges import ByteRange, Coverage, gaps, split
+from s3mount.core.ranges import ByteRange, Coverage, split
 from s3mount.core.readahead import Planner
 from s3mount.core.siblings import Siblings
 from s3mount.units import GIB, KIB, MIB
@@ -22,16 +22,6 @@ READAHEAD = 128 * KIB
 #: Requests that the kernel has in flight for one reader.
 IN_FLIGHT = 12
 FAR = Distance(0.030, 90e6)
-
-
-class Held(Coverage):
-    """Bytes that were fetched."""
-
-    def missing(self, wanted: ByteRange) -> list[ByteRange]:
-        at = max(0, bisect_right(self._starts, wanted.start) - 1)
-        to = bisect_right(self._starts, wanted.stop)
-        spans = zip(self._starts[at:to], self._stops[at:to], strict=True)
-        return gaps(wanted, (ByteRange(*span) for span in spans))
 
 
 @dataclass
@@ -49,11 +39,12 @@ class Replay:
     limit: int = NO_LIMIT
     distance: Distance = FAR
     siblings: Siblings = field(default_factory=Siblings)
+    tick_s: float = FAR.latency_s
 
     def __post_init__(self) -> None:
         self.planner = Planner(self.size, self.part, self.siblings)
-        self.held = Held()
-        self.asked = Held()
+        self.held = Coverage()
+        self.asked = Coverage()
         self.gets = self.fetched = self.waits = 0
         self.now = 100.0
         self.plan: Plan | None = None
@@ -79,7 +70,7 @@ class Replay:
             self._fetch(span)
         if missing:
             self.waits += 1
-            self.now += self.distance.latency_s
+            self.now += self.tick_s
         return self.plan
 
     def situation(self, *, is_held: bool) -> Situation:

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from s3mount.core.density import HOT_BYTES, Density, WholeObject
 from s3mount.core.distance import LARGEST_UNIT, SMALLEST_UNIT, Distance, cell_of
-from s3mount.core.ranges import ByteRange
+from s3mount.core.ranges import ByteRange, Coverage
 from s3mount.core.siblings import MAX_FAMILIES, Siblings, SiblingTable, family_of
 from s3mount.units import GIB, KIB, MIB
-from tests.core.replays import FAR, NO_LIMIT, PART
+from tests.core.replays import FAR, NO_LIMIT, PART, at
 from tests.core.strategies import spans
 
 LATENCY_S = FAR.latency_s
@@ -89,9 +89,9 @@ def test_each_time_is_dearer() -> None:
 def test_a_learned_family_pays_at_the_first_jump() -> None:
     """Once a shard that was fetched whole was read, the next one is fetched at once; until one was not read."""
     siblings = Siblings()
-    WholeObject(HOT_BYTES, PART, siblings).use(HOT_BYTES // 4)
+    WholeObject(HOT_BYTES, PART, siblings, Coverage()).use(HOT_BYTES // 4)
     assert jumps_until_it_pays(HOT_BYTES, 4 * KIB, siblings=siblings) == 1
-    unread = WholeObject(HOT_BYTES, PART, siblings)
+    unread = WholeObject(HOT_BYTES, PART, siblings, Coverage())
     unread.use(HOT_BYTES // 4 - 1)
     unread.end()
     assert jumps_until_it_pays(HOT_BYTES, 4 * KIB, siblings=siblings) == 3
@@ -100,7 +100,7 @@ def test_a_learned_family_pays_at_the_first_jump() -> None:
 @given(st.integers(1, 200 * MIB), st.data())
 def test_every_part_is_claimed_once(size: int, data: st.DataObject) -> None:
     """Whatever is read, in whatever order and with whatever room, each part is asked for once and in whole."""
-    whole = WholeObject(size, PART, None)
+    whole = WholeObject(size, PART, None, Coverage())
     claimed: list[ByteRange] = []
     while whole.unclaimed:
         wanted = data.draw(spans(size, MIB, min_length=1))
@@ -119,9 +119,10 @@ def test_every_part_is_claimed_once(size: int, data: st.DataObject) -> None:
 
 
 def test_a_refused_part_is_claimed_again() -> None:
-    """What the budget had no room for is part of the next claim; what the kernel has is of none."""
-    whole = WholeObject(8 * PART, PART, None)
-    whole.skip(ByteRange(PART // 2, 3 * PART + 5))
+    """What the budget had no room for is part of the next claim; what was fetched before is of none."""
+    fetched = Coverage()
+    fetched.add(ByteRange(PART, 3 * PART))
+    whole = WholeObject(8 * PART, PART, None, fetched)
     parts = whole.claim_rest(0, NO_LIMIT)
     assert [part.start // PART for part in parts] == [0, 3, 4, 5, 6, 7]
     whole.refused(parts[2])
@@ -132,12 +133,33 @@ def test_a_refused_part_is_claimed_again() -> None:
 
 def test_content_that_is_gone_ends_it() -> None:
     """Three reads of parts that were fetched and are gone, and the object is not held whole any more."""
-    whole = WholeObject(8 * PART, PART, None)
+    whole = WholeObject(8 * PART, PART, None, Coverage())
     whole.claim_rest(0, NO_LIMIT)
+    wanted = at(PART)
     for _ in range(3):
-        assert not whole.is_lost
-        assert whole.claim(ByteRange(0, 1), is_held=False) is None
-    assert whole.is_lost
+        assert not whole.is_over(wanted, is_held=False)
+        assert whole.claim(wanted, is_held=False) is None
+    assert whole.is_over(wanted, is_held=False)
+    assert not whole.is_over(wanted, is_held=True)
+
+
+def test_a_new_pass_ends_it() -> None:
+    """A read at offset 0 of what was fetched and is gone is the start of another pass."""
+    whole = WholeObject(8 * PART, PART, None, Coverage())
+    assert not whole.is_over(at(0), is_held=False)
+    whole.claim_rest(0, NO_LIMIT)
+    assert whole.is_over(at(0), is_held=False)
+
+
+def test_a_part_that_was_nearly_fetched_is_completed() -> None:
+    """Of parts that streams fetched in large part only the gaps are fetched; of others the whole."""
+    fetched = Coverage()
+    fetched.add(ByteRange(0, PART // 2))
+    fetched.add(ByteRange(PART, PART + 256 * KIB))
+    whole = WholeObject(3 * PART, PART, None, fetched)
+    gap, *parts = whole.claim_rest(0, NO_LIMIT)
+    assert gap == ByteRange(PART // 2, PART)
+    assert parts == [ByteRange(PART, 2 * PART), ByteRange(2 * PART, 3 * PART)]
 
 
 # -- families -------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from s3mount.core.distance import SMALLEST_UNIT
+from s3mount.core.distance import LARGEST_UNIT
 from s3mount.core.ranges import ByteRange
 from s3mount.core.streams import DISORDER, MAX_STREAMS, StreamTable
 from s3mount.units import GIB, KIB, MIB
@@ -52,17 +52,16 @@ def test_interleaved_readers_are_told_apart(dice: random.Random, n_readers: int)
 
 @given(st.integers(0, 1000))
 def test_random_reads_of_a_small_object_are_not_streams(seed: int) -> None:
-    """Of 200 reads of 4 KiB anywhere in 100 MiB none gets a stream that has advanced more than thrice."""
+    """Of 200 reads of 4 KiB anywhere in 100 MiB none earns a stream the bytes that a window takes."""
     table = StreamTable()
     for wanted in random_reads(100 * MIB, 4 * KIB, 200, random.Random(seed)):
         stream, _ = table.follow(wanted)
-        assert stream.advances <= 4
-        assert stream.advanced <= 16 * KIB
+        assert stream.advanced < READAHEAD
 
 
-@pytest.mark.parametrize("gap", [SMALLEST_UNIT, -READAHEAD])
+@pytest.mark.parametrize("gap", [LARGEST_UNIT, -READAHEAD])
 def test_one_read_has_little_slack(gap: int) -> None:
-    """A second read belongs to the first if it starts within it, or 64 KiB behind its end; no farther."""
+    """A second read belongs to the first if it starts within it, or 256 KiB behind its end; no farther."""
     assert len(table_of([at(GIB), at(GIB + READAHEAD + gap)])) == 1
     assert len(table_of([at(GIB), at(GIB + READAHEAD + gap + (1 if gap > 0 else -1), 1)])) == 1 + (gap > 0)
 
