@@ -88,12 +88,35 @@ class Coverage:
         self._starts[first:last] = [start]
         self._stops[first:last] = [stop]
 
+    def discard(self, gone: ByteRange) -> None:
+        """Take out what of it is there."""
+        if gone.length == 0:
+            return
+        first = bisect_right(self._stops, gone.start)
+        last = bisect_left(self._starts, gone.stop)
+        if first == last:
+            return
+        kept = [(self._starts[first], gone.start), (gone.stop, self._stops[last - 1])]
+        kept = [(start, stop) for start, stop in kept if start < stop]
+        self._starts[first:last] = [start for start, _ in kept]
+        self._stops[first:last] = [stop for _, stop in kept]
+
     def holds(self, wanted: ByteRange) -> bool:
         """Whether every byte of `wanted` was added."""
         if wanted.length == 0:
             return True
         at = bisect_right(self._starts, wanted.start) - 1
         return at >= 0 and self._stops[at] >= wanted.stop
+
+    def missing(self, wanted: ByteRange) -> list[ByteRange]:
+        """The parts of `wanted` that were not added, in order."""
+        first = bisect_right(self._stops, wanted.start)
+        last = bisect_left(self._starts, wanted.stop)
+        return gaps(wanted, map(ByteRange, self._starts[first:last], self._stops[first:last]))
+
+    def __len__(self) -> int:
+        """Number of ranges."""
+        return len(self._starts)
 
     @property
     def length(self) -> int:

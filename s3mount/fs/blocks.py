@@ -4,8 +4,8 @@ Single flight: a byte of a version is in at most one chunk, so N readers of one 
 one GET.  The tables change only in synchronous code; after every await the reader looks again.
 
 Memory: every chunk draws its length from the budget when its GET starts and gives it back when
-the chunk is dropped.  A chunk that was read to its end is dropped at once beyond `KEEP_READ`
-bytes of such chunks (the kernel has the pages); the rest when the budget or the last close asks.
+the chunk is dropped.  A chunk that was read to its end is dropped at once beyond `_KEEP_READ_BYTES`
+of such chunks (the kernel has the pages); the rest when the budget or the last close asks.
 """
 
 from collections.abc import Iterator
@@ -15,10 +15,13 @@ from dataclasses import dataclass
 import trio
 
 from s3mount.core.attrs import ObjectId
+from s3mount.core.plans import Plan, Situation
 from s3mount.core.ranges import ByteRange, gaps, split
-from s3mount.core.readahead import Planner
+from s3mount.fs.activity import Activity
 from s3mount.fs.budget import ByteBudget
-from s3mount.fs.chunks import Chunk, ChunkList, ChunkState
+from s3mount.fs.chunks import Chunk, ChunkState
+from s3mount.fs.objects import OpenObject, OpenObjects
+from s3mount.fs.pace import Pace
 from s3mount.fs.shelf import ChunkShelf
 from s3mount.store.base import RangeReader
 from s3mount.units import MIB
@@ -26,19 +29,10 @@ from s3mount.units import MIB
 #: The share of the budget for chunks already read: several readers of one file lag a little.
 _KEEP_READ_SHARE = 8
 _KEEP_READ_BYTES = 32 * MIB
-#: Half of the budget may be read ahead, shared by the objects that are open: demand finds room.
+#: Half of the budget may be read ahead, shared by the objects that are being read: demand finds room.
 _AHEAD_SHARE = 2
-
-
-class OpenObject:
-    """What is held and planned for one version of an object while a handle refers to it."""
-
-    def __init__(self, object_id: ObjectId, size: int, part_size: int) -> None:
-        self.object_id = object_id
-        self.size = size
-        self.planner = Planner(size, part_size)
-        self.chunks = ChunkList()
-        self.handles = 0
+#: Pieces of a part that are fetched again with it, so that it is one GET and not three: at most 1/32.
+_PIECES_SHARE = 32
 
 
 @dataclass(frozen=True)
@@ -66,7 +60,9 @@ class BlockStore:
         self._budget = budget
         self._nursery = nursery
         self._part_size = part_size
-        self._objects: dict[ObjectId, OpenObject] = {}
+        self._objects = OpenObjects(nursery, part_size, let_go=self._let_go)
+        self._pace = Pace()
+        self._activity = Activity()
         self._shelf = ChunkShelf(keep_read=min(budget.total // _KEEP_READ_SHARE, _KEEP_READ_BYTES))
         budget.reclaimer = self._shelf
 
@@ -74,18 +70,16 @@ class BlockStore:
 
     def open(self, object_id: ObjectId, size: int) -> OpenObject:
         """The shared state of one version; pair it with `close`."""
-        opened = self._objects.get(object_id)
-        if opened is None:
-            opened = self._objects[object_id] = OpenObject(object_id, size, self._part_size)
-        opened.handles += 1
-        return opened
+        return self._objects.open(object_id, size)
 
     def close(self, opened: OpenObject) -> None:
-        """One handle less; with the last one everything held goes, and GETs are cancelled."""
-        opened.handles -= 1
-        if opened.handles == 0:
-            del self._objects[opened.object_id]
-            self._budget.release(sum(self._shelf.drop(chunk) for chunk in list(opened.chunks)))
+        """One handle less; with the last one everything held goes, at once or soon, and GETs are cancelled."""
+        self._objects.close(opened)
+        if not opened.handles:
+            self._activity.forget(opened.object_id)
+
+    def _let_go(self, opened: OpenObject) -> None:
+        self._budget.release(sum(self._shelf.drop(chunk) for chunk in list(opened.chunks)))
 
     async def begin(self, opened: OpenObject, span: ByteRange, *, wait: bool) -> bool:
         """What `open` does before it answers: start fetching a span, and wait for it if told to.
@@ -131,17 +125,41 @@ class BlockStore:
             ObjectChanged: the bucket no longer has this version, and the bytes are not held.
             StoreError: they could not be fetched.
         """
-        plan = opened.planner.on_read(wanted, self._ahead_limit())
+        plan = self._plan(opened, wanted)
         await self._ensure(opened, plan.fetch)
         with self._pinned(opened.chunks.overlapping(wanted)) as chunks:
             for ahead in plan.ahead:
-                self._speculate(opened, ahead)
+                if plan.is_whole:
+                    self._give_up_pieces(opened, ahead)
+                if not self._speculate(opened, ahead):
+                    opened.planner.on_refused(ahead)
             for chunk in chunks:
                 await chunk.flight.landed.wait()
             views = [chunk.view(wanted) for chunk in chunks]
             for chunk in chunks:
                 chunk.read.add(chunk.span.intersection(wanted))
         return views[0] if len(views) == 1 else memoryview(b"".join(views))
+
+    def _plan(self, opened: OpenObject, wanted: ByteRange) -> Plan:
+        now = trio.current_time()
+        share = self._budget.total // _AHEAD_SHARE // self._activity.note(opened.object_id, now)
+        is_held = not self._missing(opened, wanted)
+        plan = opened.planner.on_read(wanted, Situation(share, self._pace.distance, now, is_held))
+        for left in plan.left:
+            for chunk in opened.chunks.overlapping(left):
+                if self._shelf.cancel_speculation(chunk):
+                    opened.planner.on_refused(chunk.span)
+        if plan.is_whole and not is_held:
+            for part in split(plan.fetch, self._part_size):
+                self._give_up_pieces(opened, part)
+        return plan
+
+    def _give_up_pieces(self, opened: OpenObject, part: ByteRange) -> None:
+        """Drop small pieces that would cut one GET of a part in several."""
+        pieces = [chunk for chunk in opened.chunks.overlapping(part) if chunk.is_idle]
+        n_bytes = sum(chunk.span.length for chunk in pieces)
+        if n_bytes <= part.length // _PIECES_SHARE:
+            self._budget.release(sum(self._shelf.drop(chunk) for chunk in pieces))
 
     async def _ensure(self, opened: OpenObject, fetch: ByteRange) -> None:
         """Start what is missing of `fetch`, all at once; returns with it pending or ready."""
@@ -156,16 +174,16 @@ class BlockStore:
                 for piece in split(gap, self._part_size):
                     self._start(opened, piece, is_wanted=True)
 
-    def _speculate(self, opened: OpenObject, ahead: ByteRange) -> None:
+    def _speculate(self, opened: OpenObject, ahead: ByteRange) -> bool:
+        """Start what is missing, as far as the budget has room; returns whether it had."""
         for gap in self._missing(opened, ahead):
-            if self._budget.acquire_nowait(gap.length, for_demand=False):
-                self._start(opened, gap, is_wanted=False)
+            if not self._budget.acquire_nowait(gap.length, for_demand=False):
+                return False
+            self._start(opened, gap, is_wanted=False)
+        return True
 
     def _missing(self, opened: OpenObject, fetch: ByteRange) -> list[ByteRange]:
         return gaps(fetch, (chunk.span for chunk in opened.chunks.overlapping(fetch)))
-
-    def _ahead_limit(self) -> int:
-        return self._budget.total // _AHEAD_SHARE // max(1, len(self._objects))
 
     @contextmanager
     def _pinned(self, chunks: list[Chunk]) -> Iterator[list[Chunk]]:
@@ -186,9 +204,12 @@ class BlockStore:
         self._nursery.start_soon(self._fetch, opened.object_id, chunk)
 
     async def _fetch(self, object_id: ObjectId, chunk: Chunk) -> None:
+        began_at = trio.current_time()
         try:
             with chunk.scope:
                 await chunk.flight.carry(self._reader.get_range, object_id, chunk.span)
+            if not chunk.flight.is_failed:
+                self._pace.note(chunk.span.length, trio.current_time() - began_at)
         finally:
             self._budget.release(self._shelf.ended(chunk))
             chunk.flight.landed.set()
@@ -200,6 +221,4 @@ class BlockStore:
     def check_invariants(self) -> None:
         """Raises ValueError when chunks overlap, or are filed where they do not belong."""
         self._shelf.check_invariants()
-        for opened in self._objects.values():
-            opened.chunks.check_invariants()
-            opened.planner.check_invariants()
+        self._objects.check_invariants()

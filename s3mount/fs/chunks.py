@@ -56,6 +56,11 @@ class Chunk:
         """Whether readers got every byte of it."""
         return self.read.holds(self.span)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether it is held, and nobody is about to read it."""
+        return self.state is ChunkState.READY and not self.pins
+
     def view(self, wanted: ByteRange) -> memoryview:
         """The common bytes of an ended chunk and `wanted`, without a copy.
 

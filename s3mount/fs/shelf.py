@@ -106,6 +106,13 @@ class ChunkShelf:
         chunk.scope.cancel()
         return 0
 
+    def cancel_speculation(self, chunk: Chunk) -> bool:
+        """Drop a chunk that is on its way for a reader who went elsewhere, unless another one wants it."""
+        if chunk not in self._speculative:
+            return False
+        self.drop(chunk)
+        return True
+
     def reclaim(self, n_bytes: int, *, for_demand: bool) -> int:
         """See `Reclaimer.reclaim`."""
         freed = self._drop_oldest(self._read, n_bytes)

@@ -1,0 +1,120 @@
+"""The objects that are open: what is held and planned of each, and for how long.
+
+After the last close all content goes at once, with one exception: an object that is fetched whole
+because its readers jump keeps it for `LINGER_S`, since data sets open a shard anew for every
+sample.  What its planner learned of the readers is remembered longer, so that such opens add up.
+
+INVARIANT: an object in the table has a handle or lingers.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+
+import trio
+
+from s3mount.core.attrs import ObjectId
+from s3mount.core.readahead import Planner
+from s3mount.core.siblings import SiblingTable
+from s3mount.fs.chunks import ChunkList
+
+#: Between two samples of one shard a training loop computes; a longer pause is an epoch's.
+LINGER_S = 10.0
+#: Planners of closed objects: a data set's shards in use, at about 1 KiB each.
+MAX_REMEMBERED = 1024
+
+
+class OpenObject:
+    """What is held and planned for one version of an object.
+
+    Attributes:
+        handles: that refer to it.
+        lingering: its deadline is when the content of an object without a handle goes.
+    """
+
+    def __init__(self, object_id: ObjectId, size: int, planner: Planner) -> None:
+        self.object_id = object_id
+        self.size = size
+        self.planner = planner
+        self.chunks = ChunkList()
+        self.handles = 0
+        self.lingering: trio.CancelScope | None = None
+
+
+class OpenObjects:
+    """One `OpenObject` for each version that is open.
+
+    Args:
+        nursery: outlives every handle.
+        part_size: the largest GET, bytes.
+        let_go: gives up all content of an object, which is no longer in the table.
+    """
+
+    def __init__(self, nursery: trio.Nursery, part_size: int, *, let_go: Callable[[OpenObject], None]) -> None:
+        self._nursery = nursery
+        self._part_size = part_size
+        self._let_go = let_go
+        self._objects: dict[ObjectId, OpenObject] = {}
+        self._remembered: OrderedDict[ObjectId, Planner] = OrderedDict()
+        self._siblings = SiblingTable()
+
+    def open(self, object_id: ObjectId, size: int) -> OpenObject:
+        """The shared state of one version; pair it with `close`."""
+        opened = self._objects.get(object_id)
+        if opened is None:
+            planner = self._remembered.pop(object_id, None)
+            if planner is None:
+                planner = Planner(size, self._part_size, self._siblings.of(object_id.key))
+            opened = self._objects[object_id] = OpenObject(object_id, size, planner)
+        opened.handles += 1
+        return opened
+
+    def close(self, opened: OpenObject) -> None:
+        """One handle less; with the last one the content goes, at once or after `LINGER_S`."""
+        opened.handles -= 1
+        if opened.handles:
+            return
+        if not opened.planner.keeps_content:
+            self._end(opened)
+            return
+        deadline = trio.current_time() + LINGER_S
+        if opened.lingering is not None:
+            opened.lingering.deadline = deadline
+            return
+        opened.lingering = trio.CancelScope(deadline=deadline)
+        self._nursery.start_soon(self._linger, opened, opened.lingering)
+
+    async def _linger(self, opened: OpenObject, scope: trio.CancelScope) -> None:
+        try:
+            with scope:
+                await trio.sleep_forever()
+        finally:
+            opened.lingering = None
+            if not opened.handles and self._objects.get(opened.object_id) is opened:
+                self._end(opened)
+
+    def _end(self, opened: OpenObject) -> None:
+        if opened.lingering is not None:
+            opened.lingering.cancel()
+        del self._objects[opened.object_id]
+        self._let_go(opened)
+        opened.planner.on_close()
+        if opened.planner.keeps_state:
+            self._remembered[opened.object_id] = opened.planner
+            if len(self._remembered) > MAX_REMEMBERED:
+                self._remembered.popitem(last=False)
+
+    def __iter__(self) -> Iterator[OpenObject]:
+        return iter(self._objects.values())
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def check_invariants(self) -> None:
+        """Raises ValueError when something is kept that nobody refers to, or out of shape."""
+        if len(self._remembered) > MAX_REMEMBERED:
+            raise ValueError("too many planners are remembered")
+        for opened in self:
+            if opened.handles < 0 or (not opened.handles and opened.lingering is None):
+                raise ValueError(f"{opened.object_id} is kept without a handle")
+            opened.chunks.check_invariants()
+            opened.planner.check_invariants()
