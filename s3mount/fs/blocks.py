@@ -87,11 +87,14 @@ class BlockStore:
         Never waits for the budget; when that is full the first read fetches.
 
         Returns:
-            Whether the whole span came, so that S3 has this version.
+            Whether the whole span came, and not all of it was here before: S3 has this version now.
 
         Raises:
             StoreError: it could not be fetched.
         """
+        was_held = not self._missing(opened, span) and all(
+            chunk.state is ChunkState.READY for chunk in opened.chunks.overlapping(span)
+        )
         self._speculate(opened, span)
         if not wait:
             return False
@@ -99,7 +102,7 @@ class BlockStore:
             for chunk in chunks:
                 await chunk.flight.landed.wait()
                 chunk.view(span)
-            return not self._missing(opened, span)
+            return not was_held and not self._missing(opened, span)
 
     # -- read -------------------------------------------------------------------------------
 

@@ -281,3 +281,24 @@ async def test_a_reader_that_gives_up_leaves_the_others(autojump_clock: object) 
                     scope.cancel()
         assert done == [b"x" * 2000]
         assert store.counts["gets"] == 1
+
+
+async def test_content_that_was_here_proves_nothing(autojump_clock: object) -> None:
+    """`begin` says that S3 has the version when bytes came for it, also for another caller; not when all were held."""
+    store = FakeStore(latency_s=0.03)
+    object_id = store.put("f", b"x" * (2 * MIB))
+    async with file_system(store) as mounted:
+        blocks = mounted.blocks
+        opened = blocks.open(object_id, 2 * MIB)
+        span = ByteRange(0, MIB)
+        came: list[bool] = []
+
+        async def begin() -> None:
+            came.append(await blocks.begin(opened, span, wait=True))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(begin)
+            nursery.start_soon(begin)
+        await begin()
+        assert (came, store.counts["gets"]) == ([True, True, False], 1)
+        blocks.close(opened)
