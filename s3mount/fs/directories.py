@@ -87,6 +87,20 @@ class DirectoryLister:
         self._leave(directory)
         self._open -= 1
 
+    def entries_nowait(self, directory: OpenDirectory, offset: int) -> list[Entry] | None:
+        """As `entries_from`, if it needs no waiting; else None."""
+        if directory.lock.locked():
+            return None
+        scan = directory.scan
+        if scan is None or (offset == 0 and scan.is_started):
+            listing = self._cache.listing(directory.key)
+            if listing is None:
+                return None
+            self._leave(directory)
+            scan = directory.scan = DirectoryScan.whole(directory.key, listing.entries, listing.asked_at)
+            scan.join()
+        return scan.entries.some_from(offset) if len(scan.entries) > offset or scan.is_complete else None
+
     async def entries_from(self, directory: OpenDirectory, offset: int) -> list[Entry]:
         """Some entries from an offset on; empty only at the end of the directory.
 

@@ -11,15 +11,14 @@ one second old, or one TTL (fs.versions); an open file is one version until it i
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from s3mount.cache.answers import Record
-from s3mount.cache.metadata import MetadataCache, MetadataStatistics
+from s3mount.cache.metadata import MetadataCache
 from s3mount.core.attrs import FileAttrs, ObjectStat, Ownership, absent_attrs, directory_attrs, file_attrs
-from s3mount.core.inodes import Inode, InodeStatistics, InodeTable
+from s3mount.core.inodes import Inode, InodeTable
 from s3mount.core.keys import SEPARATOR, child_key, name_from_kernel, name_to_kernel
+from s3mount.core.listing import Entry
 from s3mount.errors import (
-    ArchivedObject,
     BadHandle,
     IsADirectory,
     NameNotFound,
@@ -28,28 +27,16 @@ from s3mount.errors import (
     ReadOnlyMount,
     StaleInode,
 )
-from s3mount.fs.blocks import BlockStatistics, BlockStore
-from s3mount.fs.directories import DirectoryLister, DirectoryStatistics, OpenDirectory
+from s3mount.fs.blocks import BlockStore
+from s3mount.fs.directories import DirectoryLister, OpenDirectory
 from s3mount.fs.kernel_view import KernelView
 from s3mount.fs.notifier import KernelNotifier
 from s3mount.fs.reader import FileReader
-from s3mount.fs.resolver import ResolverStatistics
-from s3mount.fs.versions import VersionCheck
+from s3mount.fs.statistics import FileSystemStatistics
+from s3mount.fs.versions import VersionCheck, refuse_archived
 
 #: Takes (name, attributes, offset of the next entry); False when the reply is full.
 Emit = Callable[[bytes, FileAttrs, int], bool]
-
-
-@dataclass(frozen=True)
-class FileSystemStatistics:
-    """A snapshot of every part, for logs and tests."""
-
-    inodes: InodeStatistics
-    metadata: MetadataStatistics
-    resolver: ResolverStatistics
-    directories: DirectoryStatistics
-    blocks: BlockStatistics
-    open_files: int
 
 
 class S3FileSystem:
@@ -87,6 +74,12 @@ class S3FileSystem:
 
     # -- names and attributes -------------------------------------------------------------------
 
+    def lookup_nowait(self, parent_ino: int, name: bytes) -> FileAttrs | None:
+        """As `lookup`, if it needs no waiting; else None."""
+        path = self._path_of(parent_ino, name)
+        record = self._last_known(path)
+        return None if record is None else self._found(path, record, began_at=math.inf)
+
     async def lookup(self, parent_ino: int, name: bytes) -> FileAttrs:
         """The entry under a name; the kernel holds one more reference to it.
 
@@ -95,23 +88,31 @@ class S3FileSystem:
         Raises:
             InvalidName, NameNotFound, NotADirectory, StaleInode, StoreError.
         """
+        known = self.lookup_nowait(parent_ino, name)
+        if known is not None:
+            return known
+        path = self._path_of(parent_ino, name)
+        began_at = self._cache.now()
+        try:
+            record = await self._resolver.resolve(path)
+        except NameNotFound as error:
+            if error.ttl_s > 0 and self._kernel.may_keep_absent(path, parent_ino, name):
+                return absent_attrs(error.ttl_s)
+            raise
+        return self._found(path, record, began_at=began_at)
+
+    def _path_of(self, parent_ino: int, name: bytes) -> str:
         parent = self._inodes.get(parent_ino)
         if not parent.is_directory:
             raise NotADirectory(f"{parent.key!r} is a file")
-        path = child_key(parent.key, name_from_kernel(name))
-        record = self._last_known(path)
-        began_at = self._cache.now()
-        if record is None:
-            try:
-                record = await self._resolver.resolve(path)
-            except NameNotFound as error:
-                if error.ttl_s > 0 and self._kernel.may_keep_absent(path, parent, name):
-                    return absent_attrs(error.ttl_s)
-                raise
+        return child_key(parent.key, name_from_kernel(name))
+
+    def _found(self, path: str, record: Record, *, began_at: float) -> FileAttrs:
         inode = self._intern(path, record.found)
         is_name_kept = self._versions.looked_up(inode, record.asked_at, began_at)
         self._inodes.grant(inode)
-        return self._attrs(inode, self._cache.ages.remaining(record))._replace(is_name_kept=is_name_kept)
+        attrs = self._attrs(inode, self._cache.ages.remaining(record))
+        return attrs if is_name_kept else attrs._replace(is_name_kept=False)
 
     def _last_known(self, path: str) -> Record | None:
         """What a look-up may answer without asking S3: the step after it asks, if it must."""
@@ -121,6 +122,14 @@ class S3FileSystem:
         inode = self._intern(path, record.found)
         return record if self._versions.may_answer(inode) else None
 
+    def getattr_nowait(self, ino: int) -> FileAttrs | None:
+        """As `getattr`, if it needs no waiting; else None."""
+        inode = self._inodes.get(ino)
+        if inode is self._inodes.root or inode.handles:
+            return self._attrs(inode, self._cache.ages.fresh_s)
+        record = self._versions.known(inode)
+        return None if record is None else self._attrs(inode, self._cache.ages.remaining(record))
+
     async def getattr(self, ino: int) -> FileAttrs:
         """The attributes of an inode; of an open file those of the version it was opened with.
 
@@ -128,11 +137,12 @@ class S3FileSystem:
             StaleInode: the name holds something else now; the kernel looks it up again.
             NameNotFound, StoreError.
         """
-        inode = self._inodes.get(ino)
-        if inode is self._inodes.root or inode.handles:
-            return self._attrs(inode, self._cache.ages.fresh_s)
-        record = await self._versions.current(inode)
-        return self._attrs(inode, self._cache.ages.remaining(record))
+        attrs = self.getattr_nowait(ino)
+        if attrs is None:
+            inode = self._inodes.get(ino)
+            record = await self._versions.current(inode)
+            attrs = self._attrs(inode, self._cache.ages.remaining(record))
+        return attrs
 
     def forget(self, references: list[tuple[int, int]]) -> None:
         """The kernel let go of (inode, number of lookups)."""
@@ -146,20 +156,40 @@ class S3FileSystem:
 
     # -- directories ----------------------------------------------------------------------------
 
+    def opendir_nowait(self, ino: int) -> int | None:
+        """As `opendir`, if it needs no waiting; else None."""
+        inode = self._inodes.get(ino)
+        if not inode.is_directory:
+            raise NotADirectory(f"{inode.key!r} is a file")
+        if inode is not self._inodes.root and self._versions.known(inode) is None:
+            return None
+        return self._new_directory(inode)
+
     async def opendir(self, ino: int) -> int:
         """A handle on a directory.
 
         Raises:
             NotADirectory, StaleInode, StoreError.
         """
-        inode = self._inodes.get(ino)
-        if not inode.is_directory:
-            raise NotADirectory(f"{inode.key!r} is a file")
-        if inode is not self._inodes.root:
+        handle = self.opendir_nowait(ino)
+        if handle is None:
+            inode = self._inodes.get(ino)
             await self._versions.check(inode)
+            handle = self._new_directory(inode)
+        return handle
+
+    def _new_directory(self, inode: Inode) -> int:
         handle = self._new_handle()
         self._directories[handle] = self._lister.open(inode.key)
         return handle
+
+    def readdir_nowait(self, handle: int, offset: int, emit: Emit) -> bool:
+        """As `readdir`, if it needs no waiting; returns whether it did it."""
+        directory = self._directory(handle)
+        entries = self._lister.entries_nowait(directory, offset)
+        if entries is not None:
+            self._hand_on(directory, entries, offset, emit)
+        return entries is not None
 
     async def readdir(self, handle: int, offset: int, emit: Emit) -> None:
         """Hand some entries from an offset on to `emit`, until it takes no more; none only at the end.
@@ -171,10 +201,10 @@ class S3FileSystem:
         Raises:
             BadHandle, StoreError.
         """
-        directory = self._directories.get(handle)
-        if directory is None:
-            raise BadHandle(f"directory handle {handle} is not open")
-        entries = await self._lister.entries_from(directory, offset)
+        directory = self._directory(handle)
+        self._hand_on(directory, await self._lister.entries_from(directory, offset), offset, emit)
+
+    def _hand_on(self, directory: OpenDirectory, entries: list[Entry], offset: int, emit: Emit) -> None:
         asked_at = directory.asked_at(offset)
         ttl_s = self._cache.ages.remaining_since(asked_at)
         for next_offset, (name, found) in enumerate(entries, offset + 1):  # a hundred thousand times for some
@@ -185,6 +215,12 @@ class S3FileSystem:
                 self._inodes.discard_if_unused(inode)
                 return
             self._inodes.grant(inode)
+
+    def _directory(self, handle: int) -> OpenDirectory:
+        try:
+            return self._directories[handle]
+        except KeyError:
+            raise BadHandle(f"directory handle {handle} is not open") from None
 
     def releasedir(self, handle: int) -> None:
         """A directory handle is gone."""
@@ -211,7 +247,7 @@ class S3FileSystem:
             raise IsADirectory(f"{inode.key!r} is a directory")
         if inode.is_gone:
             raise StaleInode(f"{inode.key!r} is another version now")
-        _refuse_archived(inode.found)
+        refuse_archived(inode.found)
         self._inodes.opened(inode)
         reader = FileReader(self._blocks, inode)
         handle = self._new_handle()
@@ -311,13 +347,3 @@ class S3FileSystem:
             part.check_invariants()
         if self._inodes.statistics().handles != len(self._files):
             raise ValueError("an inode is pinned by a handle that is not open")
-
-
-def _refuse_archived(found: ObjectStat) -> None:
-    if found.is_archived:
-        raise ArchivedObject(
-            f"the object is in storage class {found.storage_class}; restore it before reading "
-            "(aws s3api restore-object), then open it again",
-            key=found.key,
-            operation="open",
-        )

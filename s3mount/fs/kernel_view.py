@@ -11,7 +11,7 @@ be taken back.
 
 import math
 
-from s3mount.core.inodes import Inode, InodeTable
+from s3mount.core.inodes import InodeTable
 from s3mount.core.keys import SEPARATOR, name_to_kernel, split_key
 from s3mount.fs.notifier import KernelNotifier
 
@@ -29,11 +29,11 @@ class KernelView:
         self._notifier = notifier
         self._absent: dict[str, tuple[int, bytes]] = {}  # path → (inode of the directory, name)
 
-    def may_keep_absent(self, path: str, parent: Inode, name: bytes) -> bool:
+    def may_keep_absent(self, path: str, parent_ino: int, name: bytes) -> bool:
         """Whether the kernel may keep that nothing has a name; it counts as told."""
         if path not in self._absent and len(self._absent) >= _MAX_ABSENT:
             return False
-        self._absent[path] = (parent.ino, name)
+        self._absent[path] = (parent_ino, name)
         return True
 
     def forget_name(self, key: str) -> None:

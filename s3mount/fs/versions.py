@@ -32,7 +32,7 @@ from s3mount.core.attrs import ObjectStat
 from s3mount.core.inodes import Inode
 from s3mount.core.keys import SEPARATOR
 from s3mount.core.ttl import MINIMAL
-from s3mount.errors import NameNotFound, StaleInode
+from s3mount.errors import ArchivedObject, NameNotFound, StaleInode
 from s3mount.fs.directories import DirectoryLister
 from s3mount.fs.reader import FileReader
 from s3mount.fs.resolver import Resolver
@@ -52,6 +52,15 @@ class VersionCheck:
         self._cache = cache
         self._store = store
 
+    def known(self, inode: Inode) -> Record | None:
+        """The record of the inode's name, if it is new enough and has this version; else S3 must be asked."""
+        inode.is_doubtful = False
+        path = inode.key.removesuffix(SEPARATOR)
+        if inode.vouched_until > self._cache.now():
+            return self._cache.ages.record(inode.found, inode.asked_at)
+        kept = self._cache.recall(path, inode.found, inode.asked_at) or self._cache.get(path)
+        return kept if isinstance(kept, Record) and is_same(inode, kept.found) else None
+
     async def current(self, inode: Inode, *, not_before: float = -math.inf) -> Record:
         """The record of the inode's name, not older than the cache allows.
 
@@ -63,12 +72,9 @@ class VersionCheck:
             NameNotFound, StoreError.
         """
         path = inode.key.removesuffix(SEPARATOR)
-        inode.is_doubtful = False
         if not_before == -math.inf:
-            if inode.vouched_until > self._cache.now():
-                return self._cache.ages.record(inode.found, inode.asked_at)
-            if (kept := self._cache.recall(path, inode.found, inode.asked_at)) is not None:
-                return kept
+            if (known := self.known(inode)) is not None:
+                return known
             if inode.is_directory and self._cache.get(path) is None:
                 await self._lister.bring(inode.key)
         record = await self.resolver.resolve(path, not_before=not_before)
@@ -151,3 +157,18 @@ def is_same(inode: Inode, found: ObjectStat | None) -> bool:
     if inode.found is None or found is None:
         return inode.found is None and found is None
     return inode.found.id == found.id
+
+
+def refuse_archived(found: ObjectStat) -> None:
+    """An object that must be restored before it can be read is not opened.
+
+    Raises:
+        ArchivedObject.
+    """
+    if found.is_archived:
+        raise ArchivedObject(
+            f"the object is in storage class {found.storage_class}; restore it before reading "
+            "(aws s3api restore-object), then open it again",
+            key=found.key,
+            operation="open",
+        )

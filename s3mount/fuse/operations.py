@@ -41,8 +41,12 @@ class Operations(pyfuse3.Operations):
     async def lookup(
         self, parent_inode: InodeT, name: FileNameT, ctx: pyfuse3.RequestContext | None = None
     ) -> pyfuse3.EntryAttributes:
-        with self._boundary.guard("lookup"), self._boundary.deadline():
-            return to_entry(await self._fs.lookup(parent_inode, name))
+        with self._boundary.guard("lookup"):
+            attrs = self._fs.lookup_nowait(parent_inode, name)
+            if attrs is None:
+                with self._boundary.deadline():
+                    attrs = await self._fs.lookup(parent_inode, name)
+            return to_entry(attrs)
 
     async def forget(self, inode_list: Sequence[tuple[InodeT, int]]) -> None:
         # pyfuse3 sends no answer to this one, and an error that leaves it ends the process.
@@ -50,23 +54,33 @@ class Operations(pyfuse3.Operations):
             self._fs.forget(list(inode_list))
 
     async def getattr(self, inode: InodeT, ctx: pyfuse3.RequestContext | None = None) -> pyfuse3.EntryAttributes:
-        with self._boundary.guard("getattr"), self._boundary.deadline():
-            return to_entry(await self._fs.getattr(inode))
+        with self._boundary.guard("getattr"):
+            attrs = self._fs.getattr_nowait(inode)
+            if attrs is None:
+                with self._boundary.deadline():
+                    attrs = await self._fs.getattr(inode)
+            return to_entry(attrs)
 
     async def access(self, inode: InodeT, mode: pyfuse3.ModeT, ctx: pyfuse3.RequestContext) -> bool:
         with self._boundary.guard("access"), self._boundary.deadline():
             return permits(await self._fs.getattr(inode), mode, ctx.uid, ctx.gid)
 
     async def opendir(self, inode: InodeT, ctx: pyfuse3.RequestContext) -> FileHandleT:
-        with self._boundary.guard("opendir"), self._boundary.deadline():
-            return FileHandleT(await self._fs.opendir(inode))
+        with self._boundary.guard("opendir"):
+            handle = self._fs.opendir_nowait(inode)
+            if handle is None:
+                with self._boundary.deadline():
+                    handle = await self._fs.opendir(inode)
+            return FileHandleT(handle)
 
     async def readdir(self, fh: FileHandleT, start_id: int, token: pyfuse3.ReaddirToken) -> None:
         def emit(name: bytes, attrs: FileAttrs, next_id: int) -> bool:
             return pyfuse3.readdir_reply(token, FileNameT(name), to_entry(attrs), next_id)
 
-        with self._boundary.guard("readdir"), self._boundary.deadline():
-            await self._fs.readdir(fh, start_id, emit)
+        with self._boundary.guard("readdir"):
+            if not self._fs.readdir_nowait(fh, start_id, emit):
+                with self._boundary.deadline():
+                    await self._fs.readdir(fh, start_id, emit)
 
     async def releasedir(self, fh: FileHandleT) -> None:
         with self._boundary.guard("releasedir"):

@@ -1,0 +1,21 @@
+"""What the file system counts, of all its parts together."""
+
+from dataclasses import dataclass
+
+from s3mount.cache.metadata import MetadataStatistics
+from s3mount.core.inodes import InodeStatistics
+from s3mount.fs.blocks import BlockStatistics
+from s3mount.fs.directories import DirectoryStatistics
+from s3mount.fs.resolver import ResolverStatistics
+
+
+@dataclass(frozen=True)
+class FileSystemStatistics:
+    """A snapshot of every part, for logs and tests."""
+
+    inodes: InodeStatistics
+    metadata: MetadataStatistics
+    resolver: ResolverStatistics
+    directories: DirectoryStatistics
+    blocks: BlockStatistics
+    open_files: int
