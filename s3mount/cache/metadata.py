@@ -23,10 +23,8 @@ Synchronous and without a clock of its own: the timer is injected.
 """
 
 import math
-import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
 
 from cachetools import LRUCache
 
@@ -38,14 +36,10 @@ from s3mount.core.keys import SEPARATOR, is_directory_key, split_key
 
 #: Names kept in listings, and answers about single paths: under 500 bytes for each name listed.
 MAX_ENTRIES = 1_000_000
-#: Answers about single paths that are copied in a tenth of a second.
-_MAX_COMPACTED = 100_000
 #: In the minimal mode what is kept only saves a look-up's request, so it gets less memory.
 MAX_MINIMAL_ENTRIES = 250_000
 #: An answer about a single path is 400 bytes; those about listed names are in their listing.
 MAX_MINIMAL_ANSWERS = 50_000
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -215,16 +209,6 @@ class MetadataCache:
             self.drop(directory_key.removesuffix(SEPARATOR))
         self._not_before = self._timer()
 
-    def compact(self) -> None:
-        """Copy what is kept to fresh memory, when most of the memory around it became free.
-
-        CPython returns memory by the MiB, and one small object keeps a MiB: a few thousand answers that were
-        made between a million inodes held 600 MB (measured).  Not done for so many answers that it would take long.
-        """
-        if len(self._answers) <= _MAX_COMPACTED:
-            _refill(self._answers)
-            _refill(self._listings)
-
     def statistics(self) -> MetadataStatistics:
         """A snapshot of the counters."""
         listed = int(self._listings.currsize) - len(self._listings)
@@ -240,10 +224,3 @@ class MetadataCache:
             listing.entries.check_invariants()
             if listing.asked_at > self._timer() or not is_directory_key(key):
                 raise ValueError(f"the listing of {key!r} is from the future, or not of a directory")
-
-
-def _refill(table: LRUCache[str, T]) -> None:
-    """With deep copies; of numbers and texts too, which copy.deepcopy would share."""
-    copies: list[tuple[str, T]] = pickle.loads(pickle.dumps(list(table.items()), pickle.HIGHEST_PROTOCOL))
-    table.clear()
-    table.update(copies)

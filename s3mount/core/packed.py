@@ -44,7 +44,7 @@ _kind = lru_cache(maxsize=256)(_Kind)
 
 @lru_cache(maxsize=256)
 def _shared(kinds: tuple[_Kind | None, ...]) -> tuple[_Kind | None, ...]:
-    """One tuple for all directories alike: small objects that stay keep the memory around them from going back."""
+    """One tuple for all directories alike."""
     return kinds
 
 

@@ -150,8 +150,6 @@ class S3FileSystem:
             self._inodes.forget(ino, n_lookups)
         if self._inodes.has_shrunk:
             self._inodes.has_shrunk = False
-            self._give_back()  # so that the copies lie together
-            self._cache.compact()
             self._give_back()
 
     # -- directories ----------------------------------------------------------------------------

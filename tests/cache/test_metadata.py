@@ -160,19 +160,3 @@ def test_a_broken_cache_is_found(cache: MetadataCache, spoil: str) -> None:
     cache.put("a/" if spoil == "slash" else "a", None, cache.now() + (spoil == "future"))
     with pytest.raises(ValueError, match=r"slash|longer than allowed"):
         cache.check_invariants()
-
-
-def test_compacting_changes_nothing_but_where_it_lies(cache: MetadataCache, timer: Timer) -> None:
-    """Records, absences, marks and listings are equal afterwards, and are other objects."""
-    cache.put_listing("d/", pages("d/", [Entry("a", FILE), Entry("sub", None)]), cache.now())
-    cache.put("e/f", FILE, cache.now())
-    timer.now += 0.5
-    cache.drop("d/a")
-    before = [cache.get(path) for path in ("d/a", "d/sub", "e/f", "none")]
-    statistics = cache.statistics()
-    cache.compact()
-    cache.check_invariants()
-    assert [cache.get(path) for path in ("d/a", "d/sub", "e/f", "none")] == before
-    assert cache.statistics().records == statistics.records
-    assert cache.statistics().listed_names == statistics.listed_names
-    assert cache.get("e/f") is not before[2]
