@@ -12,12 +12,15 @@ import os
 import sys
 
 _CHOICE = "PYTHONMALLOC"
+#: Small blocks that a thread keeps for itself, of each size: without them it takes the heap's lock, which the CRT's
+#: threads want, too.  7 by default; with 400 listing a name costs a tenth less (measured).
+_TUNABLES = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=400"}
 
 
 def main() -> None:
     """What `s3mount` on the command line runs; a PYTHONMALLOC of the user's own is respected."""
     if _CHOICE not in os.environ and sys.executable:
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, _CHOICE: "malloc"})
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**_TUNABLES, **os.environ, _CHOICE: "malloc"})
     from s3mount.cli.mount import main as mount  # noqa: PLC0415  after the new start
 
     mount()

@@ -51,6 +51,24 @@ class OpenDirectory:
         self.key = key
         self.lock = trio.Lock()
         self.scan: DirectoryScan | None = None
+        self._window: list[Entry] = []
+        self._window_at = 0
+
+    def read_from(self, scan: DirectoryScan | None) -> None:
+        """Read another listing, or none."""
+        self.scan = scan
+        self._window = []
+
+    def some_from(self, offset: int) -> list[Entry]:
+        """Some entries of the listing from an offset on, as far as it came.
+
+        The kernel takes twenty at a time, so what was unpacked is kept until it goes on to the next page.
+        """
+        at = offset - self._window_at
+        if not 0 <= at < len(self._window):
+            self._window = [] if self.scan is None else self.scan.entries.some_from(offset)
+            self._window_at, at = offset, 0
+        return self._window[at:]
 
     def asked_at(self, offset: int) -> float:
         """When the page was asked for that the entry at an offset came with."""
@@ -84,7 +102,7 @@ class DirectoryLister:
 
     def close(self, directory: OpenDirectory) -> None:
         """The handle is gone."""
-        self._leave(directory)
+        self._read_from(directory, None)
         self._open -= 1
 
     def entries_nowait(self, directory: OpenDirectory, offset: int) -> list[Entry] | None:
@@ -96,10 +114,9 @@ class DirectoryLister:
             listing = self._cache.listing(directory.key)
             if listing is None:
                 return None
-            self._leave(directory)
-            scan = directory.scan = DirectoryScan.whole(directory.key, listing.entries, listing.asked_at)
-            scan.join()
-        return scan.entries.some_from(offset) if len(scan.entries) > offset or scan.is_complete else None
+            scan = DirectoryScan.whole(directory.key, listing.entries, listing.asked_at)
+            self._read_from(directory, scan)
+        return directory.some_from(offset) if len(scan.entries) > offset or scan.is_complete else None
 
     async def entries_from(self, directory: OpenDirectory, offset: int) -> list[Entry]:
         """Some entries from an offset on; empty only at the end of the directory.
@@ -110,16 +127,18 @@ class DirectoryLister:
         async with directory.lock:
             scan = directory.scan
             if scan is None or (offset == 0 and (scan.is_started or not self._cache.ages.is_good(scan.started_at))):
-                self._leave(directory)
-                scan = directory.scan = await self._scan_for(directory.key)
-                scan.join()
+                scan = await self._scan_for(directory.key)
+                self._read_from(directory, scan)
             await scan.reach(offset)
-            return scan.entries.some_from(offset)
+            return directory.some_from(offset)
 
-    def _leave(self, directory: OpenDirectory) -> None:
-        if directory.scan is not None:
-            self.leave(directory.scan)
-            directory.scan = None
+    def _read_from(self, directory: OpenDirectory, scan: DirectoryScan | None) -> None:
+        if scan is not None:
+            scan.join()
+        left = directory.scan
+        directory.read_from(scan)
+        if left is not None:
+            self.leave(left)
 
     def leave(self, scan: DirectoryScan) -> None:
         """One user less; with the last one what is in flight for it is cancelled."""

@@ -125,14 +125,16 @@ def _object(fields: dict[str, str], *, is_escaped: bool) -> ObjectStat:
 
 def _objects(columns: tuple[Sequence[str], ...], *, is_escaped: bool) -> tuple[ObjectStat, ...]:
     keys, times, etags, sizes, classes = columns
+    seconds = {time: _seconds(time) for time in set(times)}
+    known = {name: sys.intern(_text(name)) for name in set(classes)}
     return tuple(
         map(
             ObjectStat,
             [_key(key, is_escaped=is_escaped) if "&" in key or "%" in key or "+" in key else key for key in keys],
             [_text(etag) if "&" in etag else etag for etag in etags],
             map(int, sizes),
-            map(_seconds, times),
-            map(sys.intern, map(_text, classes)),
+            [seconds[time] for time in times],
+            [known[name] for name in classes],
         )
     )
 
