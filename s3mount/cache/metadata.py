@@ -34,11 +34,11 @@ from s3mount.core.attrs import ObjectStat
 from s3mount.core.entry_pages import EntryPages
 from s3mount.core.keys import SEPARATOR, is_directory_key, split_key
 
-#: Names kept in listings, and answers about single paths: under 500 bytes for each name listed.
-MAX_ENTRIES = 1_000_000
+#: Names kept in listings: 65 bytes each.  And answers about single paths, 400 bytes each.
+MAX_ENTRIES = 2_000_000
+MAX_ANSWERS = 500_000
 #: In the minimal mode what is kept only saves a look-up's request, so it gets less memory.
 MAX_MINIMAL_ENTRIES = 250_000
-#: An answer about a single path is 400 bytes; those about listed names are in their listing.
 MAX_MINIMAL_ANSWERS = 50_000
 
 
@@ -69,7 +69,7 @@ class MetadataCache:
         self.ages = Ages(timer, config)
         is_minimal = config.ttl.is_minimal and config.negative_ttl.is_minimal
         room = MAX_MINIMAL_ENTRIES if is_minimal else MAX_ENTRIES
-        self._answers: LRUCache[str, Record | Absence] = LRUCache(MAX_MINIMAL_ANSWERS if is_minimal else room)
+        self._answers: LRUCache[str, Record | Absence] = LRUCache(MAX_MINIMAL_ANSWERS if is_minimal else MAX_ANSWERS)
         self._listings: LRUCache[str, Listing] = LRUCache(room, getsizeof=lambda listing: len(listing.entries) + 1)
         self._not_before = -math.inf
         self._hits = 0

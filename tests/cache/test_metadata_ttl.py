@@ -183,7 +183,7 @@ def test_listings_are_bounded_by_their_names(timer: Timer, monkeypatch: pytest.M
 
 def test_answers_about_single_paths_are_bounded(timer: Timer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that probes for ever keeps no more than the newest of its names."""
-    monkeypatch.setattr(metadata, "MAX_ENTRIES", 100)
+    monkeypatch.setattr(metadata, "MAX_ANSWERS", 100)
     cache = cache_for(timer)
     for n in range(1000):
         cache.put_absent(f"{n}", timer.now)

@@ -159,7 +159,7 @@ class Commands:
 @asynccontextmanager
 async def composed(options: argparse.Namespace) -> AsyncIterator[Commands]:
     """The parts as daemon.wiring puts them together, over the store in memory."""
-    metadata.MAX_ENTRIES = options.room
+    metadata.MAX_ENTRIES = metadata.MAX_ANSWERS = options.room
     store = StallingStore()
     async with trio.open_nursery() as nursery:
         config = MetadataConfig(options.ttl, options.ttl)

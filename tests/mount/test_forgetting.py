@@ -33,8 +33,12 @@ def find(mount: Mount) -> int:
 
 
 def forget() -> None:
-    """The kernel lets go of every inode that nobody uses, as it does under memory pressure; needs root."""
-    Path("/proc/sys/vm/drop_caches").write_text("2\n", encoding="ascii")
+    """The kernel lets go of every inode that nobody uses, as it does under memory pressure; needs root.
+
+    More than once: it passes names over that were used lately.
+    """
+    for _ in range(3):
+        Path("/proc/sys/vm/drop_caches").write_text("2\n", encoding="ascii")
 
 
 def test_forgotten_names_cost_nothing(work: Path) -> None:
@@ -44,7 +48,7 @@ def test_forgotten_names_cost_nothing(work: Path) -> None:
         assert find(mount) == N_FILES
         held = mount.rss_mib()
         forget()
-        wait_until(lambda: mount.rss_mib() < held - 10, 30, "the memory going back")
+        wait_until(lambda: mount.rss_mib() < held - 8, 30, "the memory going back")
         wait_until(lambda: mount.rss_mib() <= started + 64, 30, "all of it")
         after = mount.rss_mib()
         assert find(mount) == N_FILES
