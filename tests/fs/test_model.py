@@ -136,6 +136,8 @@ class Program:
     async def do_open(self, path: str) -> None:
         expected = self.tree().get(path)
         if expected is not None:
+            with contextlib.suppress(NotADirectory):
+                await self.mounted.walk(path)
             attrs = await self.mounted.walk(path)
             self.open.append((await self.mounted.fs.open(attrs.ino, for_writing=False), expected))
 

@@ -6,6 +6,7 @@ import signal
 import sys
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -254,11 +255,12 @@ async def _mount_once(path: Path, *, auto_unmount: bool = False, serve: bool = T
 async def test_mounting_leaks_nothing(mnt: Path, *, auto_unmount: bool) -> None:
     """After 1,000 mounts, served and not served, no descriptor and no child is left."""
     await _mount_once(mnt, auto_unmount=auto_unmount)  # what is opened once stays: trio's, the event loop's
-    before = descriptors(), children()
+    before, had = Counter(descriptors()), children()
     for _ in range(20 if auto_unmount else 500):
         await _mount_once(mnt, auto_unmount=auto_unmount)
         await _mount_once(mnt, auto_unmount=auto_unmount, serve=False)
-    assert (descriptors(), children()) == before
+    assert Counter(descriptors()) - before == Counter()  # what others had open may have gone meanwhile
+    assert children() <= had
 
 
 async def test_an_error_unmounts(mnt: Path) -> None:
