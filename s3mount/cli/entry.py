@@ -1,7 +1,7 @@
 """The command's first step: the interpreter starts again with malloc(3) as its allocator.
 
-CPython's own allocator gives memory back by the MiB, and one object that stays keeps a MiB: after a million names
-came and went the daemon stayed 600 MB larger, and with malloc and a trim it does not
+CPython's own allocator gives memory back by the MiB, and one object that stays keeps a MiB: of what the names of a
+`find` took hardly anything went back, and with malloc and a trim most of it does
 (docs/decisions/0014-malloc-instead-of-pymalloc.md).  The allocator is chosen by the environment, before
 the interpreter starts, so the command replaces itself: 20 ms, once.
 

@@ -19,26 +19,18 @@ import trio
 
 from s3mount.cache import metadata
 from s3mount.cache.ages import MetadataConfig
-from s3mount.cache.metadata import MetadataCache
-from s3mount.core.attrs import ObjectId, Ownership
+from s3mount.core.attrs import ObjectId
 from s3mount.core.inodes import ROOT
 from s3mount.core.listing import ListPage
 from s3mount.core.ranges import ByteRange
 from s3mount.core.ttl import INDEFINITE, parse_ttl
 from s3mount.daemon import mountpoint
-from s3mount.fs.blocks import BlockStore
-from s3mount.fs.budget import ByteBudget
-from s3mount.fs.directories import DirectoryLister
 from s3mount.fs.filesystem import S3FileSystem
-from s3mount.fs.misses import MissCounter
-from s3mount.fs.probing import NameProbe
-from s3mount.fs.resolver import Resolver
-from s3mount.fs.versions import VersionCheck
 from s3mount.fuse import session
 from s3mount.fuse.boundary import Boundary
 from s3mount.fuse.notify import ThreadNotifier
 from s3mount.fuse.operations import Operations
-from s3mount.units import MIB
+from tests.fs.harness import file_system
 from tests.support.content import make_content
 from tests.support.fake_store import FakeStore
 
@@ -158,28 +150,14 @@ class Commands:
 
 @asynccontextmanager
 async def composed(options: argparse.Namespace) -> AsyncIterator[Commands]:
-    """The parts as daemon.wiring puts them together, over the store in memory."""
+    """The file system of the tests over the store in memory, with a kernel to notify."""
     metadata.MAX_ENTRIES = metadata.MAX_ANSWERS = options.room
     store = StallingStore()
-    async with trio.open_nursery() as nursery:
-        config = MetadataConfig(options.ttl, options.ttl)
-        cache = MetadataCache(trio.current_time, config)
-        lister = DirectoryLister(store, cache, nursery)
-        notifier = LoopNotifier() if options.on_loop else ThreadNotifier()
-        filesystem = S3FileSystem(
-            "",
-            lister=lister,
-            cache=cache,
-            blocks=BlockStore(store, ByteBudget(256 * MIB), nursery, 8 * MIB),
-            versions=VersionCheck(
-                Resolver(NameProbe(store, lister), cache, MissCounter(lister, nursery)), lister, cache, store
-            ),
-            notifier=notifier,
-            owner=Ownership(os.getuid(), os.getgid()),
-        )
+    notifier = LoopNotifier() if options.on_loop else ThreadNotifier()
+    ttl = MetadataConfig(options.ttl, options.ttl)
+    async with file_system(store, metadata=ttl, notifier=notifier) as mounted:
         boundary = Boundary(60.0)
-        yield Commands(store, filesystem, notifier, CountingOperations(filesystem, boundary), boundary)
-        nursery.cancel_scope.cancel()
+        yield Commands(store, mounted.fs, notifier, CountingOperations(mounted.fs, boundary), boundary)
 
 
 async def obey(commands: Commands, mount_point: str) -> None:
