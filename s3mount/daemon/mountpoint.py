@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from s3mount.errors import FuseUnavailable, MountPointUnusable
+from s3mount.fuse.device import unmount
 from s3mount.fuse.session import FuseConfig
 
 log = logging.getLogger(__name__)
@@ -57,12 +58,6 @@ def mounted_on(path: str) -> Mounted | None:
         if target == path:
             found = Mounted(after.split(" ")[0], device)  # the last one mounted is on top
     return found
-
-
-def unmount(path: str) -> None:
-    """Detach whatever is mounted there; in the background if it is busy.  Never fails."""
-    command = ["umount", "-l", path] if os.geteuid() == 0 else [_FUSERMOUNT, "-u", "-z", path]
-    subprocess.run(command, check=False, capture_output=True)
 
 
 def abort(path: str) -> None:

@@ -23,7 +23,7 @@ from s3mount.daemon.allocator import keep_memory
 from s3mount.daemon.sdnotify import ServiceManager
 from s3mount.daemon.wiring import Components, components
 from s3mount.errors import MountNotAnswering, sole_cause
-from s3mount.fuse import kernel, session
+from s3mount.fuse import device, kernel, session
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +112,7 @@ async def _stop_on_signal(
         manager.stopping()
         log.info("stopping on %s", signal.Signals(number).name)
         with trio.move_on_after(_UNMOUNT_S):
-            await trio.to_thread.run_sync(mountpoint.unmount, mount_point, abandon_on_cancel=True)
+            await trio.to_thread.run_sync(device.unmount, mount_point, abandon_on_cancel=True)
         with trio.move_on_after(_GRACE_S):
             await parts.boundary.wait_idle(_QUIET_S)
         nursery.cancel_scope.cancel()

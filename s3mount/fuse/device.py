@@ -57,7 +57,7 @@ class Device:
         is_connected = self.is_connected()
         os.close(self.fd)
         if is_connected:
-            _unmount(self._path)
+            unmount(self._path)
         if self._helper is not None:
             self._helper.end()
 
@@ -133,7 +133,7 @@ def _mount_by_helper(path: str, options: Set[str]) -> Device:
         return Device(descriptors[0], path)
 
 
-def _unmount(path: str) -> None:
-    """Detach it, in the background if it is busy.  Never fails: nothing may be mounted there any more."""
+def unmount(path: str) -> None:
+    """Detach whatever is mounted there; in the background if it is busy.  Never fails: there may be nothing."""
     if _libc.umount2(os.fsencode(path), _MNT_DETACH) != 0 and ctypes.get_errno() == errno.EPERM:
         subprocess.run([_HELPER, "-u", "-q", "-z", "--", path], check=False, capture_output=True)

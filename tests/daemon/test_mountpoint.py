@@ -12,6 +12,7 @@ import pytest
 
 from s3mount.daemon import mountpoint
 from s3mount.errors import MountPointUnusable
+from s3mount.fuse.device import unmount
 from s3mount.fuse.kernel import READ_AHEAD_KIB
 from s3mount.fuse.session import FuseConfig
 from tests.support.mounts import clean_up, is_mounted, mounted
@@ -77,21 +78,21 @@ def test_strange_names(work: Path, name: str) -> None:
         assert found.kind == "tmpfs"
         assert mountpoint.mounted_on(str(path)[:-1]) is None
     finally:
-        mountpoint.unmount(str(path))
+        unmount(str(path))
     assert mountpoint.mounted_on(str(path)) is None
 
 
 def test_unmount_never_fails(mnt: Path) -> None:
     """Nothing to unmount, or no such directory, is no error: it is called on the way out."""
-    mountpoint.unmount(str(mnt))
-    mountpoint.unmount(str(mnt / "missing"))
+    unmount(str(mnt))
+    unmount(str(mnt / "missing"))
 
 
 def test_a_busy_mount_is_detached(mnt: Path) -> None:
     """A file that is open on it does not keep the mount in the table."""
     mount_tmpfs(mnt)
     with (mnt / "open").open("w"):
-        mountpoint.unmount(str(mnt))
+        unmount(str(mnt))
         assert not is_mounted(mnt)
 
 

@@ -28,6 +28,7 @@ from s3mount.daemon import mountpoint
 from s3mount.fs.filesystem import S3FileSystem
 from s3mount.fuse import session
 from s3mount.fuse.boundary import Boundary
+from s3mount.fuse.device import unmount
 from s3mount.fuse.notify import ThreadNotifier
 from s3mount.fuse.operations import Operations
 from tests.fs.harness import file_system
@@ -175,7 +176,7 @@ async def obey(commands: Commands, mount_point: str) -> None:
                 _say(await getattr(commands, name.replace("-", "_"))(*arguments))
     if not await trio.to_thread.run_sync(commands.notifier.close):
         await trio.run_process(["umount", "-f", mount_point], check=False, capture_stderr=True)
-    await trio.to_thread.run_sync(mountpoint.unmount, mount_point)
+    await trio.to_thread.run_sync(unmount, mount_point)
     with trio.move_on_after(_GRACE_S):
         await commands.boundary.wait_idle()
 
