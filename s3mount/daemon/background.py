@@ -99,6 +99,8 @@ def _wait(reader: int, pid: int, mount_point: str, timeout_s: float) -> Outcome:
         return Outcome(int(code), message)
     _, status = os.waitpid(pid, 0)
     mountpoint.clear_dead(mount_point)
+    if status == 0:
+        return Outcome(ExitCode.NOT_ANSWERING, f"{mount_point} was unmounted before it was ready")
     return Outcome(ExitCode.INTERNAL, f"the daemon died while starting (wait status {status})")
 
 

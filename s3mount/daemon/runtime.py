@@ -95,7 +95,9 @@ async def _announce(config: MountConfig, readiness: Readiness, manager: ServiceM
         command = ["stat", "-f", mount_point]
         probe = await trio.run_process(command, check=False, capture_stdout=True, capture_stderr=True)
         mounted = mountpoint.mounted_on(mount_point)
-        if probe.returncode == 0 and mounted is not None and mounted.kind == mountpoint.FILE_SYSTEM_TYPE:
+        if mounted is None:
+            return  # somebody unmounted it, or asked us to stop, before it was ready
+        if probe.returncode == 0 and mounted.kind == mountpoint.FILE_SYSTEM_TYPE:
             kernel.raise_read_ahead(mounted.device)
             where = f"s3://{config.s3.location.bucket}/{config.s3.location.prefix} ({parts.region})"
             log.info("mounted %s on %s", where, mount_point)
