@@ -58,6 +58,12 @@ def holding(weed: Server, work: Path, contents: dict[str, bytes], *flags: str) -
         assert mount.warnings() == []
 
 
+def assert_one_head(costs: list[tuple[int, int, int]]) -> None:
+    """A HEAD for each open, and a GET only of what the kernel dropped: it may at any time, but not always."""
+    assert {(lists, heads) for lists, heads, _ in costs} == {(0, 1)}
+    assert (0, 1, 0) in costs
+
+
 # -- what it costs ------------------------------------------------------------------------------
 
 
@@ -68,12 +74,12 @@ def test_a_known_small_file_is_one_request_for_each_open(weed: Server, work: Pat
     with holding(weed, work, {"new": content, "old": content}) as (mount, front, _):
         assert (mount.path / "new").read_bytes() == content
         assert spent(front) == (0, 0, 1)
-        assert (mount.path / "new").read_bytes() == content
-        assert spent(front) == (0, 1, 0)
-        for _ in range(3):
-            age()
+        costs = []
+        for _ in range(4):
             assert (mount.path / "new").read_bytes() == content
-            assert spent(front) == (0, 1, 0)
+            costs.append(spent(front))
+            age()
+        assert_one_head(costs)
         assert (mount.path / "old").read_bytes() == content
         assert spent(front) == (0, 0, 1)
 
@@ -97,10 +103,12 @@ def test_a_known_large_file_is_asked_for_by_its_content(weed: Server, work: Path
         lists, heads, gets = spent(front)
         assert (lists, heads) == (0, 0)
         assert 2 <= gets <= 4
-        for _ in range(2):
+        costs = []
+        for _ in range(4):
             age()
             assert (mount.path / "large").read_bytes() == content
-            assert spent(front) == (0, 1, 0)
+            costs.append(spent(front))
+        assert_one_head(costs)
 
 
 def test_an_unknown_path_is_one_list_for_each_component(weed: Server, work: Path) -> None:
@@ -125,14 +133,11 @@ def test_a_known_path_of_many_components_is_one_request(weed: Server, work: Path
             age()
             assert (mount.path / "a/b/f").read_bytes() == b"content"
             costs.append(spent(front))
-        assert costs == [(0, 1, 0)] * 4
+        assert_one_head(costs)
 
 
 def test_a_stat_of_a_known_file(weed: Server, work: Path) -> None:
-    """One LIST when the answer is older than a second, and then nothing for a second.
-
-    A stall of the machine can outlast that, so one of three must do.
-    """
+    """One LIST when the answer is older than a second, then nothing for a second (unless a stall outlasts that)."""
     costs = []
     with holding(weed, work, {"f": b"content"}) as (mount, front, _):
         for _ in range(3):

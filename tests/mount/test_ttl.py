@@ -5,6 +5,7 @@ import mmap
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -66,9 +67,13 @@ def test_what_was_listed_costs_no_request(weed: Server, work: Path) -> None:
         assert [is_there(directory / f"missing-{n}") for n in range(20)] == [False] * 20
         assert not is_there(mount.path / "missing")
         assert front.count() == 1
-        for _ in range(2):
+        gets = []
+        for _ in range(4):
             assert {name: (directory / name).read_bytes() for name in contents} == contents
-            assert (front.count(), front.count("GET", is_list=False)) == (1 + 50, 50)
+            gets.append(front.count("GET", is_list=False))
+            assert front.count() == 1 + gets[-1]
+        assert gets[0] == 50
+        assert any(now == before for before, now in pairwise(gets)), "the kernel may drop some pages, but not always"
         assert mount.warnings() == []
 
 
