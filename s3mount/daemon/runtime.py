@@ -122,6 +122,7 @@ async def _stop_on_signal(
 
 
 def _log_summary(parts: Components) -> None:
+    log.info("readers waited %s", parts.filesystem.statistics().reader_wait_seconds)
     requests = parts.store.statistics()
     log.info(
         "unmounted after %d requests (%d LIST, %d HEAD, %d GET) and %d bytes read; answers: %s",

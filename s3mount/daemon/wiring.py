@@ -18,6 +18,7 @@ from s3mount.fs.misses import MissCounter
 from s3mount.fs.probing import NameProbe
 from s3mount.fs.resolver import Resolver
 from s3mount.fs.versions import VersionCheck
+from s3mount.fs.waits import ReaderWaits
 from s3mount.fuse.boundary import Boundary
 from s3mount.fuse.notify import ThreadNotifier
 from s3mount.fuse.operations import Operations
@@ -63,12 +64,13 @@ async def components(config: MountConfig) -> AsyncIterator[Components]:
         misses = MissCounter(lister, nursery)
         resolver = Resolver(NameProbe(store, lister, may_list=config.s3.may_list), cache, misses)
         notifier = ThreadNotifier()
+        waits = ReaderWaits()
         filesystem = S3FileSystem(
             root_key,
             lister=lister,
             cache=cache,
-            blocks=BlockStore(store, budget, nursery, config.read.part_size),
-            versions=VersionCheck(resolver, lister, cache, store),
+            blocks=BlockStore(store, budget, nursery, config.read.part_size, waits),
+            versions=VersionCheck(resolver, lister, cache, store, waits),
             notifier=notifier,
             owner=replace(config.owner, directory_mtime_s=int(time.time())),
             give_back=trim,

@@ -23,6 +23,7 @@ from s3mount.fs.chunks import Chunk, ChunkState
 from s3mount.fs.objects import OpenObject, OpenObjects
 from s3mount.fs.pace import Pace
 from s3mount.fs.shelf import ChunkShelf
+from s3mount.fs.waits import ReaderWaits
 from s3mount.store.base import RangeReader
 from s3mount.units import MIB
 
@@ -53,13 +54,17 @@ class BlockStore:
         reader: where content comes from.
         nursery: outlives every request; GETs run in it.
         part_size: the largest GET, bytes.
+        waits: is told what readers wait for.
     """
 
-    def __init__(self, reader: RangeReader, budget: ByteBudget, nursery: trio.Nursery, part_size: int) -> None:
+    def __init__(
+        self, reader: RangeReader, budget: ByteBudget, nursery: trio.Nursery, part_size: int, waits: ReaderWaits
+    ) -> None:
         self._reader = reader
         self._budget = budget
         self._nursery = nursery
         self._part_size = part_size
+        self._waits = waits
         self._objects = OpenObjects(nursery, part_size, let_go=self._let_go)
         self._pace = Pace()
         self._activity = Activity()
@@ -100,7 +105,7 @@ class BlockStore:
             return False
         with self._pinned(opened.chunks.overlapping(span)) as chunks:
             for chunk in chunks:
-                await chunk.flight.landed.wait()
+                await self._waits.of_get(chunk.flight.landed, chunk.arrival)
                 chunk.view(span)
             return not was_held and not self._missing(opened, span)
 
@@ -137,7 +142,7 @@ class BlockStore:
                 if not self._speculate(opened, ahead):
                     opened.planner.on_refused(ahead)
             for chunk in chunks:
-                await chunk.flight.landed.wait()
+                await self._waits.of_get(chunk.flight.landed, chunk.arrival)
             views = [chunk.view(wanted) for chunk in chunks]
             for chunk in chunks:
                 chunk.read.add(chunk.span.intersection(wanted))
@@ -169,7 +174,7 @@ class BlockStore:
         while missing := self._missing(opened, fetch):
             needed = sum(gap.length for gap in missing)
             if not self._budget.acquire_nowait(needed, for_demand=True):
-                await self._budget.acquire(needed)
+                await self._waits.of_budget(self._budget.acquire(needed))
                 if self._missing(opened, fetch) != missing:  # others went on meanwhile
                     self._budget.release(needed)
                     continue
@@ -207,12 +212,11 @@ class BlockStore:
         self._nursery.start_soon(self._fetch, opened.object_id, chunk)
 
     async def _fetch(self, object_id: ObjectId, chunk: Chunk) -> None:
-        began_at = trio.current_time()
         try:
             with chunk.scope:
-                await chunk.flight.carry(self._reader.get_range, object_id, chunk.span)
+                await chunk.flight.carry(self._reader.get_range, object_id, chunk.span, chunk.arrival)
             if not chunk.flight.is_failed:
-                self._pace.note(chunk.span.length, trio.current_time() - began_at)
+                self._pace.note_arrival(chunk.span.length, chunk.arrival, trio.current_time())
         finally:
             self._budget.release(self._shelf.ended(chunk))
             chunk.flight.landed.set()
@@ -225,3 +229,4 @@ class BlockStore:
         """Raises ValueError when chunks overlap, or are filed where they do not belong."""
         self._shelf.check_invariants()
         self._objects.check_invariants()
+        self._waits.check_invariants()

@@ -16,6 +16,7 @@ from itertools import pairwise
 import trio
 
 from s3mount.core.ranges import ByteRange, Coverage
+from s3mount.core.waits import Arrival
 from s3mount.fs.flight import Flight
 
 
@@ -36,10 +37,11 @@ class Chunk:
         is_wanted: a reader asked for it; else it is speculation and may be cancelled.
         pins: readers that wait for it or copy from it; such a chunk is never dropped.
         flight: the GET; its result is the bytes.
+        arrival: when the GET got how far.
         scope: cancels the GET.
     """
 
-    __slots__ = ("flight", "is_wanted", "owner", "pins", "read", "scope", "span", "state")
+    __slots__ = ("arrival", "flight", "is_wanted", "owner", "pins", "read", "scope", "span", "state")
 
     def __init__(self, owner: "ChunkList", span: ByteRange, *, is_wanted: bool) -> None:
         self.owner = owner
@@ -49,6 +51,7 @@ class Chunk:
         self.pins = 0
         self.read = Coverage()
         self.flight: Flight[bytes] = Flight()
+        self.arrival = Arrival(trio.current_time())
         self.scope = trio.CancelScope()
 
     @property

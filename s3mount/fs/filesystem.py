@@ -65,6 +65,7 @@ class S3FileSystem:
         self._cache = cache
         self._blocks = blocks
         self._versions = versions
+        self._waits = versions.waits
         self._kernel = KernelView(self._inodes, notifier)
         self._owner = owner
         self._give_back = give_back
@@ -94,7 +95,7 @@ class S3FileSystem:
         path = self._path_of(parent_ino, name)
         began_at = self._cache.now()
         try:
-            record = await self._resolver.resolve(path)
+            record = await self._waits.of_names(self._resolver.resolve(path))
         except NameNotFound as error:
             if error.ttl_s > 0 and self._kernel.may_keep_absent(path, parent_ino, name):
                 return absent_attrs(error.ttl_s)
@@ -140,7 +141,7 @@ class S3FileSystem:
         attrs = self.getattr_nowait(ino)
         if attrs is None:
             inode = self._inodes.get(ino)
-            record = await self._versions.current(inode)
+            record = await self._waits.of_names(self._versions.current(inode))
             attrs = self._attrs(inode, self._cache.ages.remaining(record))
         return attrs
 
@@ -172,7 +173,7 @@ class S3FileSystem:
         handle = self.opendir_nowait(ino)
         if handle is None:
             inode = self._inodes.get(ino)
-            await self._versions.check(inode)
+            await self._waits.of_names(self._versions.check(inode))
             handle = self._new_directory(inode)
         return handle
 
@@ -200,7 +201,8 @@ class S3FileSystem:
             BadHandle, StoreError.
         """
         directory = self._directory(handle)
-        self._hand_on(directory, await self._lister.entries_from(directory, offset), offset, emit)
+        entries = await self._waits.of_names(self._lister.entries_from(directory, offset))
+        self._hand_on(directory, entries, offset, emit)
 
     def _hand_on(self, directory: OpenDirectory, entries: list[Entry], offset: int, emit: Emit) -> None:
         asked_at = directory.asked_at(offset)
@@ -337,6 +339,7 @@ class S3FileSystem:
             directories=self._lister.statistics(),
             blocks=self._blocks.statistics(),
             open_files=len(self._files),
+            reader_wait_seconds=self._waits.statistics(),
         )
 
     def check_invariants(self) -> None:

@@ -36,6 +36,7 @@ from s3mount.errors import ArchivedObject, NameNotFound, StaleInode
 from s3mount.fs.directories import DirectoryLister
 from s3mount.fs.reader import FileReader
 from s3mount.fs.resolver import Resolver
+from s3mount.fs.waits import ReaderWaits
 from s3mount.store.base import RangeReader
 
 
@@ -44,10 +45,19 @@ class VersionCheck:
 
     Args:
         lister: may be on its way to a directory; store: has the versions of objects.
+        waits: is told what readers wait for.
     """
 
-    def __init__(self, resolver: Resolver, lister: DirectoryLister, cache: MetadataCache, store: RangeReader) -> None:
+    def __init__(
+        self,
+        resolver: Resolver,
+        lister: DirectoryLister,
+        cache: MetadataCache,
+        store: RangeReader,
+        waits: ReaderWaits,
+    ) -> None:
         self.resolver = resolver
+        self.waits = waits
         self._lister = lister
         self._cache = cache
         self._store = store
@@ -90,15 +100,15 @@ class VersionCheck:
             StoreError.
         """
         if is_direct:
-            await self.check(inode, not_before=self._cache.now())
+            await self._ask_list(inode)
             await reader.begin()
         elif not self._must_ask(inode):
             await reader.begin()
         elif self._cache.ages.is_minimal:
             if not await reader.begin(wait=True):
-                await self._ask_head(inode)
+                await self.waits.of_names(self._ask_head(inode))
         elif not (reader.is_small and await reader.begin()):
-            await self.check(inode, not_before=self._cache.now())
+            await self._ask_list(inode)
             await reader.begin()
 
     def _must_ask(self, inode: Inode) -> bool:
@@ -144,6 +154,9 @@ class VersionCheck:
             await self.current(inode, not_before=not_before)
         except NameNotFound as error:
             raise StaleInode(f"{inode.key!r} is gone") from error
+
+    async def _ask_list(self, inode: Inode) -> None:
+        await self.waits.of_names(self.check(inode, not_before=self._cache.now()))
 
     async def _ask_head(self, inode: Inode) -> None:
         if inode.found is None or not inode.found.etag:

@@ -13,6 +13,7 @@ from typing import Protocol
 from s3mount.core.attrs import ObjectId, ObjectStat
 from s3mount.core.listing import ListPage
 from s3mount.core.ranges import ByteRange
+from s3mount.core.waits import Arrival
 
 #: S3 API, ListObjectsV2: the largest page, and the default.
 MAX_PAGE = 1000
@@ -70,11 +71,12 @@ class RangeReader(Protocol):
         """
         ...
 
-    async def get_range(self, wanted: ObjectId, span: ByteRange) -> bytes:
+    async def get_range(self, wanted: ObjectId, span: ByteRange, arrival: Arrival | None = None) -> bytes:
         """Bytes of one version of one object.
 
         Args:
             span: not empty, and within the object.
+            arrival: is told when the bytes that are returned came, in trio's time.
 
         Raises:
             ObjectChanged: the key has another version now, or is gone.

@@ -6,6 +6,7 @@ the counters are the truth that tests and statistics state.
 Retries are not here: botocore and the CRT each retry below this line, within the deadline.
 """
 
+import math
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,6 +17,7 @@ import trio
 from s3mount.core.attrs import ObjectId, ObjectStat
 from s3mount.core.listing import ListPage
 from s3mount.core.ranges import ByteRange
+from s3mount.core.waits import Arrival
 from s3mount.errors import StoreError, StoreTimeout
 from s3mount.store.base import MAX_PAGE, Catalogue, RangeReader
 
@@ -102,11 +104,14 @@ class GuardedStore:
             self._counts["heads"] += 1
             await self._reader.confirm(wanted)
 
-    async def get_range(self, wanted: ObjectId, span: ByteRange) -> bytes:
+    async def get_range(self, wanted: ObjectId, span: ByteRange, arrival: Arrival | None = None) -> bytes:
         """See `RangeReader.get_range`."""
+        arrival = arrival or Arrival(math.inf)
+        arrival.sent_at = math.inf
         async with self._guarded(self._gets, "GetObject", wanted.key):
+            arrival.sent_at = trio.current_time()
             self._counts["gets"] += 1
-            content = await self._reader.get_range(wanted, span)
+            content = await self._reader.get_range(wanted, span, arrival)
             self._counts["bytes_read"] += len(content)
             return content
 

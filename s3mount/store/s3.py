@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import trio
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
 from s3mount.core.attrs import ObjectId, ObjectStat
 from s3mount.core.listing import ListPage
 from s3mount.core.ranges import ByteRange
+from s3mount.core.waits import Arrival
 from s3mount.errors import NotS3, ObjectChanged, ObjectNotFound, StoreFailure
 from s3mount.store.base import MAX_PAGE
 from s3mount.store.s3_errors import from_botocore, from_provider
@@ -91,7 +93,7 @@ class S3Store:
             raise as_change(error) from error
         check_version(answer.get("ETag", ""), wanted, "HeadObject")
 
-    async def get_range(self, wanted: ObjectId, span: ByteRange) -> bytes:
+    async def get_range(self, wanted: ObjectId, span: ByteRange, arrival: Arrival | None = None) -> bytes:
         """See `RangeReader.get_range`."""
         condition = {"IfMatch": wanted.etag} if wanted.etag else {}
         try:
@@ -103,10 +105,13 @@ class S3Store:
                     **condition,
                     **self._arguments,
                 )
+                first_byte_at = trio.current_time()
                 async with answer["Body"] as body:
                     content: bytes = await body.read()
         except ObjectNotFound as error:
             raise as_change(error) from error
+        if arrival is not None:
+            arrival.first_byte_at, arrival.last_byte_at = first_byte_at, trio.current_time()
         check_content(len(content), answer.get("ETag", ""), wanted, span)
         return content
 

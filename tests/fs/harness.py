@@ -19,6 +19,7 @@ from s3mount.fs.notifier import KernelNotifier, NoNotifier
 from s3mount.fs.probing import NameProbe
 from s3mount.fs.resolver import Resolver
 from s3mount.fs.versions import VersionCheck
+from s3mount.fs.waits import ReaderWaits
 from s3mount.store.base import ObjectStore
 from s3mount.units import MIB
 
@@ -114,14 +115,15 @@ async def file_system(
         cache = MetadataCache(trio.current_time, metadata)
         budget = ByteBudget(budget_bytes)
         lister = DirectoryLister(store, cache, nursery)
-        blocks = BlockStore(store, budget, nursery, part_size)
+        waits = ReaderWaits()
+        blocks = BlockStore(store, budget, nursery, part_size, waits)
         resolver = Resolver(NameProbe(store, lister), cache, MissCounter(lister, nursery))
         filesystem = S3FileSystem(
             prefix,
             lister=lister,
             cache=cache,
             blocks=blocks,
-            versions=VersionCheck(resolver, lister, cache, store),
+            versions=VersionCheck(resolver, lister, cache, store, waits),
             notifier=NoNotifier() if notifier is None else notifier,
             owner=OWNER,
         )

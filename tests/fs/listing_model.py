@@ -24,6 +24,7 @@ from s3mount.core.attrs import FileAttrs, ObjectId, ObjectStat
 from s3mount.core.inodes import ROOT, inode_number
 from s3mount.core.listing import ListPage
 from s3mount.core.ranges import ByteRange
+from s3mount.core.waits import Arrival
 from s3mount.errors import NameNotFound, ObjectChanged, StaleInode, StoreError, StoreFailure, StoreThrottled
 from s3mount.fs.filesystem import S3FileSystem
 from s3mount.store.base import MAX_PAGE
@@ -181,8 +182,8 @@ class Bucket:
     async def confirm(self, wanted: ObjectId) -> None:
         await self._request(lambda: self._store.confirm(wanted))
 
-    async def get_range(self, wanted: ObjectId, span: ByteRange) -> bytes:
-        return await self._request(lambda: self._store.get_range(wanted, span))
+    async def get_range(self, wanted: ObjectId, span: ByteRange, arrival: Arrival | None = None) -> bytes:
+        return await self._request(lambda: self._store.get_range(wanted, span, arrival))
 
 
 class Kernel:

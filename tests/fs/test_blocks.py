@@ -6,6 +6,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from s3mount.core.attrs import ObjectId, ObjectStat
 from s3mount.core.ranges import ByteRange
+from s3mount.core.waits import Arrival
 from s3mount.errors import ObjectChanged, StoreError, StoreFailure
 from s3mount.units import GIB, KIB, MIB
 from tests.fs.harness import file_system
@@ -93,7 +94,7 @@ async def test_a_sequential_reader_is_prefetched(autojump_clock: object) -> None
 class HugeStore(FakeStore):
     """Objects too large to hold: content is made when it is asked for."""
 
-    async def get_range(self, wanted: ObjectId, span: ByteRange) -> bytes:
+    async def get_range(self, wanted: ObjectId, span: ByteRange, arrival: Arrival | None = None) -> bytes:
         self.counts["gets"] += 1
         return bytes(_byte_at(offset) for offset in range(span.start, span.stop))
 
@@ -124,9 +125,9 @@ class SpanStore(FakeStore):
         super().__init__()
         self.lengths: list[int] = []
 
-    async def get_range(self, wanted: ObjectId, span: ByteRange) -> bytes:
+    async def get_range(self, wanted: ObjectId, span: ByteRange, arrival: Arrival | None = None) -> bytes:
         self.lengths.append(span.length)
-        return await super().get_range(wanted, span)
+        return await super().get_range(wanted, span, arrival)
 
 
 async def test_no_get_is_longer_than_a_part(autojump_clock: object) -> None:

@@ -20,6 +20,7 @@ from s3mount.cache.ages import MetadataConfig
 from s3mount.core.attrs import ObjectId
 from s3mount.core.ranges import ByteRange
 from s3mount.core.ttl import INDEFINITE
+from s3mount.core.waits import Arrival
 from s3mount.fuse import operations
 from s3mount.fuse.boundary import Boundary
 from s3mount.fuse.operations import Operations
@@ -257,7 +258,7 @@ async def test_readers_of_one_request_log_its_failure_once(
     """Eight readers that wait for the same GET all get EIO, and the log gets one line."""
 
     class Breaking(FakeStore):
-        async def get_range(self, wanted: ObjectId, span: ByteRange) -> bytes:
+        async def get_range(self, wanted: ObjectId, span: ByteRange, arrival: Arrival | None = None) -> bytes:
             await trio.sleep(5.0)
             raise errors.StoreFailure("broke", key=wanted.key)
 

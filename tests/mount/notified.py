@@ -24,6 +24,7 @@ from s3mount.core.inodes import ROOT
 from s3mount.core.listing import ListPage
 from s3mount.core.ranges import ByteRange
 from s3mount.core.ttl import INDEFINITE, parse_ttl
+from s3mount.core.waits import Arrival
 from s3mount.daemon import mountpoint
 from s3mount.fs.filesystem import S3FileSystem
 from s3mount.fuse import session
@@ -55,8 +56,8 @@ class StallingStore(FakeStore):
     def resume(self, key: str) -> None:
         self._stalled.pop(key).set()
 
-    async def get_range(self, wanted: ObjectId, span: ByteRange) -> bytes:
-        content = await super().get_range(wanted, span)
+    async def get_range(self, wanted: ObjectId, span: ByteRange, arrival: Arrival | None = None) -> bytes:
+        content = await super().get_range(wanted, span, arrival)
         await self._on_the_way(wanted.key)
         return content
 

@@ -12,6 +12,7 @@ import trio
 from s3mount.core.attrs import ObjectId, ObjectStat
 from s3mount.core.listing import ListPage
 from s3mount.core.ranges import ByteRange
+from s3mount.core.waits import Arrival
 from s3mount.errors import ObjectChanged, ObjectNotFound, StoreError, StoreFailure
 from s3mount.store.base import MAX_PAGE
 
@@ -97,7 +98,7 @@ class FakeStore:
         await trio.sleep(self.latency_s)
         self._content_of(wanted, "HeadObject")
 
-    async def get_range(self, wanted: ObjectId, span: ByteRange) -> bytes:
+    async def get_range(self, wanted: ObjectId, span: ByteRange, arrival: Arrival | None = None) -> bytes:
         self.counts["gets"] += 1
         await trio.sleep(self.latency_s)
         content = self._content_of(wanted, "GetObject")
@@ -105,6 +106,8 @@ class FakeStore:
             raise ObjectChanged("no byte of that range", key=wanted.key, operation="GetObject")
         if span.stop > len(content):
             raise StoreFailure("fewer bytes than asked for", key=wanted.key, operation="GetObject")
+        if arrival is not None:
+            arrival.first_byte_at = arrival.last_byte_at = trio.current_time()
         self.counts["bytes"] += span.length
         return content[span.start : span.stop]
 
@@ -159,6 +162,6 @@ class FaultyStore:
         self._maybe_fail("head", wanted.key)
         await self._store.confirm(wanted)
 
-    async def get_range(self, wanted: ObjectId, span: ByteRange) -> bytes:
+    async def get_range(self, wanted: ObjectId, span: ByteRange, arrival: Arrival | None = None) -> bytes:
         self._maybe_fail("get", wanted.key)
-        return await self._store.get_range(wanted, span)
+        return await self._store.get_range(wanted, span, arrival)
