@@ -93,8 +93,7 @@ def test_eight_races_and_one_for_twenty_answers() -> None:
 
 @given(st.lists(st.tuples(LENGTHS, TIMES), max_size=400), LENGTHS, LENGTHS)
 def test_patience_follows_from_what_was_seen(seen: list[tuple[int, float]], one: int, other: int) -> None:
-    """At least a second; at most that of the start, or three times the slowest, scaled by the length; never shrinking with a
-    length of which nothing is known."""
+    """A second at least, three times the slowest for each byte at most, and more for the longer of two unknown ones."""
     stalls = Stalls()
     for length, took_s in seen:
         stalls.note(length, took_s)

@@ -212,17 +212,16 @@ async def test_a_server_that_became_slow_is_waited_for(autojump_clock: MockClock
 
 async def test_a_loop_that_was_late_races_nothing(mock_clock: MockClock) -> None:
     """When the program itself stood still for 50 s, what waits is not taken for stalled."""
-    async with track(lambda _: 1e6) as run:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(run.get)
-            await wait_all_tasks_blocked()
-            mock_clock.jump(50.0)
-            await wait_all_tasks_blocked()
-            assert run.racing.statistics().raced == 0
-            mock_clock.jump(0.3)
-            await wait_all_tasks_blocked()
-            assert run.racing.statistics().raced == 1
-            nursery.cancel_scope.cancel()
+    async with track(lambda _: 1e6) as run, trio.open_nursery() as nursery:
+        nursery.start_soon(run.get)
+        await wait_all_tasks_blocked()
+        mock_clock.jump(50.0)
+        await wait_all_tasks_blocked()
+        assert run.racing.statistics().raced == 0
+        mock_clock.jump(0.3)
+        await wait_all_tasks_blocked()
+        assert run.racing.statistics().raced == 1
+        nursery.cancel_scope.cancel()
 
 
 async def test_the_second_keeps_to_the_limit(autojump_clock: MockClock) -> None:
