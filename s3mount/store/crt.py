@@ -1,7 +1,7 @@
 """Content by the AWS CRT: ranged GET with If-Match, on C threads, off the interpreter's lock.
 
 * One GET per range; a range longer than the part size would be split, so `fs` never asks for one.
-* Callbacks come on C threads and do nothing but keep the bytes and wake the trio task.
+* Callbacks come on C threads and do nothing but keep the bytes, note their checksum and wake the trio task.
 * The request object, its callbacks and their owner form a cycle; `_Transfer` breaks it when the
   request ended, or memory would grow by every part until the collector runs (measured: 5 GB).
 * It says that headers came only when the body is complete (measured), so the first byte of a GET
@@ -33,6 +33,7 @@ from s3mount.core.listing import ListPage
 from s3mount.core.ranges import ByteRange
 from s3mount.core.waits import Arrival
 from s3mount.errors import ObjectNotFound, StoreError
+from s3mount.store import checksums
 from s3mount.store.base import MAX_PAGE
 from s3mount.store.list_xml import parse_list_page
 from s3mount.store.s3 import as_change, check_content, check_version
@@ -84,11 +85,16 @@ class CrtReader:
 
     async def get_range(self, wanted: ObjectId, span: ByteRange, arrival: Arrival | None = None) -> bytes:
         """See `RangeReader.get_range`."""
-        transfer = await self._send_for("GetObject", wanted, [("Range", f"bytes={span.start}-{span.stop - 1}")])
+        headers = [("Range", f"bytes={span.start}-{span.stop - 1}")]
+        if span.start == 0:
+            headers.append(checksums.REQUEST_HEADER)
+        transfer = await self._send_for("GetObject", wanted, headers)
         if arrival is not None:
             arrival.last_byte_at = transfer.ended_at
         content = transfer.content()
         check_content(len(content), transfer.etag, wanted, span)
+        if transfer.checksum is not None:
+            transfer.checksum.verify(wanted.key)
         return content
 
     async def list_page(
@@ -157,7 +163,7 @@ class _Transfer:
         ended_at: when it ended, in trio's time, however late its task goes on.
     """
 
-    __slots__ = ("_clock", "_done", "_pieces", "_token", "ended_at", "etag", "failure", "request")
+    __slots__ = ("_clock", "_done", "_pieces", "_token", "checksum", "ended_at", "etag", "failure", "request")
 
     def __init__(self, token: trio.lowlevel.TrioToken) -> None:
         self._token = token
@@ -166,14 +172,19 @@ class _Transfer:
         self.ended_at = 0.0
         self._pieces: list[bytes] = []
         self.etag = ""
+        self.checksum: checksums.Checksum | None = None
         self.failure: Any = None
         self.request: Any = None
 
     def on_headers(self, headers: list[tuple[str, str]], **_: Any) -> None:
-        self.etag = next((value for name, value in headers if name.lower() == "etag"), "")
+        by_name = {name.lower(): value for name, value in headers}
+        self.etag = by_name.get("etag", "")
+        self.checksum = checksums.checksum_of(by_name)
 
     def on_body(self, chunk: bytes, **_: Any) -> None:
         self._pieces.append(chunk)
+        if self.checksum is not None:
+            self.checksum.update(chunk)
 
     def on_done(self, error: Any, status_code: Any, error_body: Any, error_headers: Any, **_: Any) -> None:
         self.ended_at = self._clock.current_time()
