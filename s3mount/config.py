@@ -8,7 +8,6 @@ pool, which holds parts on their way in, and the byte budget, which holds everyt
 """
 
 import math
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from s3mount.core.attrs import Ownership
 from s3mount.core.ttl import TimeToLive
 from s3mount.errors import BadOption
 from s3mount.fuse.session import FuseConfig
+from s3mount.limits import Host, this_host
 from s3mount.store.crt import POOL_BYTES, CrtConfig
 from s3mount.store.guarded import GuardConfig
 from s3mount.store.session import S3Config
@@ -34,7 +34,8 @@ DEFAULT_GBPS = 10.0
 _CONNECTIONS_PER_GBPS = 2.5
 _MIN_CONNECTIONS = 128
 _MAX_CONNECTIONS = 1024
-#: Event loops of the CRT: four move 40 Gbps of TLS; a host's 192 cores belong to training.
+#: Event loops of the CRT, or as many as there are processors for this process: four move 40 Gbps of TLS; a host's 192
+#: cores belong to training, and more threads than a quota of processor time has work for only wait for each other.
 _MAX_CRT_THREADS = 4
 
 
@@ -83,8 +84,11 @@ class Limits:
     request_deadline_s: float = 60.0
 
 
-def size_components(limits: Limits) -> tuple[CrtConfig, GuardConfig, ReadConfig]:
+def size_components(limits: Limits, host: Host | None = None) -> tuple[CrtConfig, GuardConfig, ReadConfig]:
     """The sections whose sizes hang together.
+
+    Args:
+        host: None for this one.
 
     Raises:
         BadOption: a limit that cannot be kept.
@@ -95,7 +99,8 @@ def size_components(limits: Limits) -> tuple[CrtConfig, GuardConfig, ReadConfig]
         raise BadOption("--maximum-throughput-gbps must be a number greater than 0")
     if limits.request_deadline_s <= 0:
         raise BadOption("--request-deadline must be greater than 0")
-    target = default_memory_target() if limits.memory_target is None else limits.memory_target
+    host = host or this_host()
+    target = default_memory_target(host) if limits.memory_target is None else limits.memory_target
     if target < MIN_MEMORY_TARGET:
         raise BadOption(f"--memory-target must be at least {format_size(MIN_MEMORY_TARGET)}")
     # The CRT's pool is full only while parts arrive, and then these count in the budget too.
@@ -106,7 +111,7 @@ def size_components(limits: Limits) -> tuple[CrtConfig, GuardConfig, ReadConfig]
             f"({format_size(budget)}); lower it, or raise --memory-target"
         )
     connections = min(max(_MIN_CONNECTIONS, round(limits.gbps * _CONNECTIONS_PER_GBPS)), _MAX_CONNECTIONS)
-    crt = CrtConfig(connections, limits.part_size, min(os.cpu_count() or 1, _MAX_CRT_THREADS))
+    crt = CrtConfig(connections, limits.part_size, min(max(1, math.ceil(host.cpus)), _MAX_CRT_THREADS))
     guard = GuardConfig(limits.request_deadline_s, connections)
     return crt, guard, ReadConfig(limits.part_size, budget)
 
@@ -116,21 +121,7 @@ def metadata_config(ttl: TimeToLive, negative_ttl: TimeToLive | None) -> Metadat
     return MetadataConfig(ttl, ttl if negative_ttl is None else negative_ttl)
 
 
-def default_memory_target() -> int:
-    """A quarter of the memory this process may use, between the minimum and 4 GiB."""
-    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    usable = min([physical, *_cgroup_limits()])
+def default_memory_target(host: Host | None = None) -> int:
+    """A quarter of the memory this process may use, between the minimum and 4 GiB; of this host if none is given."""
+    usable = (host or this_host()).memory_bytes
     return min(max(usable // 4, MIN_MEMORY_TARGET), 4 * GIB)
-
-
-def _cgroup_limits() -> list[int]:
-    """The memory limits that cgroup v2 and v1 put on this process's container, in bytes."""
-    limits = []
-    for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            text = Path(name).read_text(encoding="ascii").strip()
-        except OSError:
-            continue
-        if text.isdigit():
-            limits.append(int(text))
-    return limits

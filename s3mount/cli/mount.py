@@ -1,8 +1,8 @@
 """`s3mount BUCKET DIRECTORY`: options and environment → MountConfig, and nothing else.
 
 Only this package reads argv and the environment.  Flag names are Mountpoint's for the same
-things, so that scripts carry over; a flag that does nothing does not exist, with one exception:
---read-only is what this mount always is.
+things, so that scripts carry over; a flag that does nothing does not exist, with two exceptions:
+--read-only is what this mount always is, and --max-threads limits threads that are not there.
 """
 
 import logging
@@ -11,11 +11,11 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
-from urllib.parse import urlsplit
 
 import click
 
 from s3mount import __version__
+from s3mount.cli.bucket import s3_config
 from s3mount.cli.values import DURATION, MODE, TTL, size_in
 from s3mount.config import (
     DEFAULT_GBPS,
@@ -27,20 +27,19 @@ from s3mount.config import (
     size_components,
 )
 from s3mount.core.attrs import Ownership
-from s3mount.core.location import Location, parse_location
+from s3mount.core.location import parse_location
 from s3mount.daemon import background, exits, runtime
 from s3mount.daemon.logs import logging_to
 from s3mount.daemon.sdnotify import ServiceManager
 from s3mount.errors import BadOption, S3MountError
+from s3mount.fuse.handshake import background_limit
+from s3mount.fuse.kernel import READ_AHEAD_KIB, READ_AHEAD_RANGE_KIB
 from s3mount.fuse.session import FuseConfig
-from s3mount.store.session import S3Config
-from s3mount.units import MIB
+from s3mount.limits import this_host
+from s3mount.units import MIB, format_size
 
 log = logging.getLogger(__name__)
 
-#: AWS_MAX_ATTEMPTS where it is not set: Mountpoint's choice, twice that of the SDKs, because a
-#: training job cannot retry.
-_DEFAULT_MAX_ATTEMPTS = 10
 #: The kernel's ids have 32 bits, and chown(2) takes the last one for "leave it".
 _MAX_ID = 2**32 - 2
 
@@ -80,6 +79,10 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
              help="Memory for data in flight and read ahead.  [default: a quarter of the RAM, at most 4 GiB]"),
         flag("--request-deadline", type=DURATION, default="60", show_default=True, metavar="SECONDS",
              help="Longest time a call may take before it fails with ETIMEDOUT."),
+        flag("--read-ahead-kib", type=click.IntRange(*READ_AHEAD_RANGE_KIB), default=READ_AHEAD_KIB, show_default=True,
+             metavar="KIB", help="How far the kernel reads ahead of a buffered reader; needs root."),
+        flag("--no-kernel-tuning", is_flag=True, help="Leave the kernel's read-ahead as it is."),
+        flag("--max-threads", type=click.IntRange(1), metavar="N", help="For scripts that say it; without effect."),
         flag("-f", "--foreground", is_flag=True, help="Stay in the foreground; for services."),
         flag("-d", "--debug", is_flag=True, help="Log more."),
         flag("-l", "--log-directory", type=click.Path(file_okay=False), help="Log to a file in this directory."),
@@ -129,11 +132,15 @@ def build_config(bucket: str, directory: str, flags: Mapping[str, Any], environ:
     limits = Limits(
         flags["part_size"], flags["memory_target"], flags["maximum_throughput_gbps"], flags["request_deadline"]
     )
-    crt, guard, read = size_components(limits)
+    host = this_host()
+    crt, guard, read = size_components(limits, host)
+    if limits.memory_target is not None and limits.memory_target > host.memory_bytes:
+        may = f"more than the {format_size(host.memory_bytes)} that this process may use"
+        click.echo(f"s3mount: --memory-target {format_size(limits.memory_target)} is {may}", err=True)
     if flags["allow_other"] and flags["allow_root"]:
         raise BadOption("--allow-other and --allow-root exclude each other")
     return MountConfig(
-        s3=_s3_config(location, flags, environ),
+        s3=s3_config(location, flags, environ),
         crt=crt,
         guard=guard,
         read=read,
@@ -144,58 +151,17 @@ def build_config(bucket: str, directory: str, flags: Mapping[str, Any], environ:
             file_mode=flags["file_mode"],
             dir_mode=flags["dir_mode"],
         ),
-        fuse=FuseConfig(mount_point, location.label, flags["allow_other"], flags["allow_root"], flags["auto_unmount"]),
+        fuse=FuseConfig(
+            mount_point,
+            location.label,
+            flags["allow_other"],
+            flags["allow_root"],
+            flags["auto_unmount"],
+            max_background=background_limit(crt.connections),
+            read_ahead_kib=None if flags["no_kernel_tuning"] else flags["read_ahead_kib"],
+        ),
         log=_log_config(flags, mount_point),
     )
-
-
-def _s3_config(location: Location, flags: Mapping[str, Any], environ: Mapping[str, str]) -> S3Config:
-    if flags["no_sign_request"] and flags["profile"]:
-        raise BadOption("--no-sign-request and --profile exclude each other")
-    ca_bundle = flags["ca_bundle"] or environ.get("AWS_CA_BUNDLE") or None
-    if ca_bundle is not None and not os.path.isfile(ca_bundle):
-        raise BadOption(f"AWS_CA_BUNDLE names {ca_bundle!r}, which is not a file")
-    return S3Config(
-        location=location,
-        region=flags["region"],
-        inferred_region=environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or None,
-        endpoint_url=_endpoint_url(flags, environ),
-        force_path_style=flags["force_path_style"],
-        profile=flags["profile"],
-        is_anonymous=flags["no_sign_request"],
-        requester_pays=flags["requester_pays"],
-        expected_bucket_owner=flags["expected_bucket_owner"],
-        ca_bundle=os.path.abspath(ca_bundle) if ca_bundle else None,  # the background changes directory
-        max_attempts=_max_attempts(environ),
-        may_list=not flags["without_listing"],
-    )
-
-
-def _endpoint_url(flags: Mapping[str, Any], environ: Mapping[str, str]) -> str | None:
-    sources = [("--endpoint-url", flags["endpoint_url"])]
-    sources += [(name, environ.get(name)) for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")]
-    for name, url in sources:
-        if url is None or (not url and name != "--endpoint-url"):
-            continue
-        if not _is_url(url):
-            raise BadOption(f"{name} {url!r} is not a URL; write https://HOST or http://HOST:PORT")
-        return str(url)
-    return None
-
-
-def _is_url(text: str) -> bool:
-    try:
-        parts = urlsplit(text)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # an address in brackets that is none, or an impossible port
-        return False
-
-
-def _max_attempts(environ: Mapping[str, str]) -> int:
-    text = environ.get("AWS_MAX_ATTEMPTS", str(_DEFAULT_MAX_ATTEMPTS))
-    if not text.isdecimal() or int(text) < 1:
-        raise BadOption(f"AWS_MAX_ATTEMPTS is {text!r}; it must be a whole number of at least 1")
-    return int(text)
 
 
 def _log_config(flags: Mapping[str, Any], mount_point: str) -> LogConfig:

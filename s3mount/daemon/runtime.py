@@ -98,7 +98,8 @@ async def _announce(config: MountConfig, readiness: Readiness, manager: ServiceM
         if mounted is None:
             return  # somebody unmounted it, or asked us to stop, before it was ready
         if probe.returncode == 0 and mounted.kind == mountpoint.FILE_SYSTEM_TYPE:
-            kernel.raise_read_ahead(mounted.device)
+            if config.fuse.read_ahead_kib is not None:
+                kernel.set_read_ahead(mounted.device, config.fuse.read_ahead_kib)
             where = f"s3://{config.s3.location.bucket}/{config.s3.location.prefix} ({parts.region})"
             log.info("mounted %s on %s", where, mount_point)
             manager.ready(f"serving {where}")

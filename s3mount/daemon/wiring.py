@@ -25,6 +25,7 @@ from s3mount.fuse.operations import Operations
 from s3mount.store.catalogue import SplitCatalogue
 from s3mount.store.connect import connect
 from s3mount.store.guarded import GuardedStore
+from s3mount.store.racing import RacingStore
 
 #: Seconds that a whole call gets beyond the deadline of a request: when S3 is late, the request
 #: fails first, and the log names bucket, key and operation.
@@ -69,7 +70,7 @@ async def components(config: MountConfig) -> AsyncIterator[Components]:
             root_key,
             lister=lister,
             cache=cache,
-            blocks=BlockStore(store, budget, nursery, config.read.part_size, waits),
+            blocks=BlockStore(RacingStore(store, nursery), budget, nursery, config.read.part_size, waits),
             versions=VersionCheck(resolver, lister, cache, store, waits),
             notifier=notifier,
             owner=replace(config.owner, directory_mtime_s=int(time.time())),

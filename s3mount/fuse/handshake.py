@@ -58,6 +58,10 @@ _LONG_REQUEST_MINOR = 36
 #: FUSE_DEFAULT_MAX_PAGES_PER_REQ, for kernels without MAX_PAGES; and libfuse's buffer with it.
 _PAGES_WITHOUT_FLAG = 32
 MAX_PAGES = 256
+#: Requests in the background that the kernel may always have.
+MIN_BACKGROUND = 256
+#: `max_background` and `congestion_threshold` are half words.
+_MAX_BACKGROUND = (1 << 16) - 1
 #: A reply to it is lost with ENOENT, which libfuse takes for an interrupted request and is silent about.  The kernel
 #: counts from 2 upwards, and marks with bit 0 (interrupts) and bit 63 (requests sent again).
 SYNTHETIC_UNIQUE = 1 << 62
@@ -160,11 +164,16 @@ class Wishes:
         time_gran_ns: all times shown are whole seconds.
     """
 
-    max_background: int = 256
+    max_background: int = MIN_BACKGROUND
     request_bytes: int = MIB
     max_readahead: int = MIB
     time_gran_ns: int = 1_000_000_000
     flags: int = GRANTED
+
+
+def background_limit(connections: int) -> int:
+    """The requests that the kernel may have in the background where so many GETs may be in flight: one for each."""
+    return min(max(MIN_BACKGROUND, connections), _MAX_BACKGROUND)
 
 
 class Agreement(NamedTuple):

@@ -13,11 +13,13 @@ log = logging.getLogger(__name__)
 
 #: Measured: 3.3 GB/s with 128, 4.4 GB/s with 1,024, less again with 16,384.
 READ_AHEAD_KIB = 1024
+#: At least a page; a touch of a mapping costs 12 MiB at 16 MiB (measured), and nothing gains from more.
+READ_AHEAD_RANGE_KIB = (4, 16384)
 _BDI = Path("/sys/class/bdi")
 
 
-def raise_read_ahead(device: str) -> bool:
-    """Let the kernel ask for 1 MiB at a time.
+def set_read_ahead(device: str, kib: int) -> bool:
+    """Let the kernel ask for so much at a time, up to 1 MiB in one request.
 
     Args:
         device: "major:minor" of the mount, as mountinfo shows it.
@@ -27,11 +29,8 @@ def raise_read_ahead(device: str) -> bool:
     """
     path = _BDI / device / "read_ahead_kb"
     try:
-        path.write_text(f"{READ_AHEAD_KIB}\n", encoding="ascii")
+        path.write_text(f"{kib}\n", encoding="ascii")
     except OSError as error:
-        log.info(
-            "read-ahead stays at the kernel's default (%s); as root: echo %d > %s",
-            error.strerror, READ_AHEAD_KIB, path,
-        )  # fmt: skip
+        log.info("read-ahead stays at the kernel's default (%s); as root: echo %d > %s", error.strerror, kib, path)
         return False
     return True

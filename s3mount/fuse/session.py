@@ -23,7 +23,7 @@ import pyfuse3
 
 from s3mount.errors import FuseUnavailable
 from s3mount.fuse.device import Device, mount
-from s3mount.fuse.handshake import MAX_PAGES, InitRequest, Wishes, agree
+from s3mount.fuse.handshake import MAX_PAGES, MIN_BACKGROUND, InitRequest, Wishes, agree
 from s3mount.fuse.operations import Operations
 from s3mount.units import KIB
 
@@ -31,8 +31,9 @@ log = logging.getLogger(__name__)
 
 #: Handler tasks that stay when idle; with fewer, a burst starts a task and a 1 MiB buffer each.
 _MIN_TASKS = 32
-#: Requests in flight; the kernel sends opens without limit.
-_MAX_TASKS = 1000
+#: Requests in flight: 1,024 in the background (config's most connections), and as many opens and look-ups, which the
+#: kernel sends without limit, beside them.
+_MAX_TASKS = 2048
 #: The kernel sends INIT as a part of mount(2), so this is for descriptors that are no FUSE device.
 _INIT_S = 5
 #: FUSE_MIN_READ_BUFFER is 8 KiB.
@@ -45,6 +46,8 @@ class FuseConfig:
 
     Attributes:
         source: what `mount` and `df` show in the first column.
+        max_background: see `InitReply`.
+        read_ahead_kib: what to ask the kernel for; None leaves it alone.
     """
 
     mount_point: str
@@ -52,6 +55,8 @@ class FuseConfig:
     allow_other: bool = False
     allow_root: bool = False
     auto_unmount: bool = False
+    max_background: int = MIN_BACKGROUND
+    read_ahead_kib: int | None = None
 
     @property
     def options(self) -> set[str]:
@@ -90,7 +95,7 @@ def _introduced(config: FuseConfig) -> tuple[Device, InitRequest] | None:
     try:
         with ExitStack() as stack:
             device = stack.enter_context(closing(mount(config.mount_point, config.options)))
-            offer = introduce(device.fd, Wishes())
+            offer = introduce(device.fd, Wishes(config.max_background))
             stack.pop_all()
             return device, offer
     except (OSError, ValueError) as error:

@@ -1,18 +1,13 @@
 """Content by the AWS CRT: ranged GET with If-Match, on C threads, off the interpreter's lock.
 
 * One GET per range; a range longer than the part size would be split, so `fs` never asks for one.
-* Callbacks come on C threads and do nothing but keep the bytes and wake the trio task.
-* The request object, its callbacks and their owner form a cycle; `_Transfer` breaks it when the
-  request ended, or memory would grow by every part until the collector runs (measured: 5 GB).
-* It says that headers came only when the body is complete (measured), so the first byte of a GET
-  cannot be seen here; when the last one was complete, it says on its own thread.
+* What a request brings comes on C threads, to its `store.transfer.Transfer`.
 * The CRT must never see a fork: it hangs in the child (measured).
 """
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import quote, urlencode
 
 import trio
@@ -32,12 +27,13 @@ from s3mount.core.attrs import ObjectId
 from s3mount.core.listing import ListPage
 from s3mount.core.ranges import ByteRange
 from s3mount.core.waits import Arrival
-from s3mount.errors import ObjectNotFound, StoreError
+from s3mount.errors import ObjectNotFound
+from s3mount.store import checksums
 from s3mount.store.base import MAX_PAGE
 from s3mount.store.list_xml import parse_list_page
 from s3mount.store.s3 import as_change, check_content, check_version
-from s3mount.store.s3_errors import from_crt
 from s3mount.store.session import CONNECT_TIMEOUT_S, CredentialSource, Endpoint, S3Config
+from s3mount.store.transfer import Transfer
 from s3mount.units import MIB
 
 #: The CRT opens 25 connections for each 10 Gbps of its target and no more (measured), so the
@@ -84,11 +80,16 @@ class CrtReader:
 
     async def get_range(self, wanted: ObjectId, span: ByteRange, arrival: Arrival | None = None) -> bytes:
         """See `RangeReader.get_range`."""
-        transfer = await self._send_for("GetObject", wanted, [("Range", f"bytes={span.start}-{span.stop - 1}")])
+        headers = [("Range", f"bytes={span.start}-{span.stop - 1}")]
+        if span.start == 0:
+            headers.append(checksums.REQUEST_HEADER)
+        transfer = await self._send_for("GetObject", wanted, headers)
         if arrival is not None:
             arrival.last_byte_at = transfer.ended_at
         content = transfer.content()
         check_content(len(content), transfer.etag, wanted, span)
+        if transfer.checksum is not None:
+            transfer.checksum.verify(wanted.key)
         return content
 
     async def list_page(
@@ -123,7 +124,7 @@ class CrtReader:
         """
         await self.list_page(self._prefix, max_keys=1)
 
-    async def _send_for(self, operation: str, wanted: ObjectId, headers: list[tuple[str, str]]) -> "_Transfer":
+    async def _send_for(self, operation: str, wanted: ObjectId, headers: list[tuple[str, str]]) -> Transfer:
         """A request for one version of an object."""
         condition = [("If-Match", wanted.etag)] if wanted.etag else []
         try:
@@ -131,11 +132,11 @@ class CrtReader:
         except ObjectNotFound as error:
             raise as_change(error) from error
 
-    async def _send(self, operation: str, path: str, headers: list[tuple[str, str]], key: str) -> "_Transfer":
+    async def _send(self, operation: str, path: str, headers: list[tuple[str, str]], key: str) -> Transfer:
         kind, method = _REQUESTS[operation]
         if self._credentials is not None:
             await self._credentials.refresh()
-        transfer = _Transfer(trio.lowlevel.current_trio_token())
+        transfer = Transfer(trio.lowlevel.current_trio_token())
         transfer.request = self._client.make_request(
             type=kind,
             operation_name=operation,
@@ -148,62 +149,6 @@ class CrtReader:
         if transfer.failure is not None:
             raise transfer.failure(bucket=self._bucket, key=key, operation=operation)
         return transfer
-
-
-class _Transfer:
-    """One request on its way; its callbacks run on C threads.
-
-    Attributes:
-        ended_at: when it ended, in trio's time, however late its task goes on.
-    """
-
-    __slots__ = ("_clock", "_done", "_pieces", "_token", "ended_at", "etag", "failure", "request")
-
-    def __init__(self, token: trio.lowlevel.TrioToken) -> None:
-        self._token = token
-        self._clock = trio.lowlevel.current_clock()
-        self._done = trio.Event()
-        self.ended_at = 0.0
-        self._pieces: list[bytes] = []
-        self.etag = ""
-        self.failure: Any = None
-        self.request: Any = None
-
-    def on_headers(self, headers: list[tuple[str, str]], **_: Any) -> None:
-        self.etag = next((value for name, value in headers if name.lower() == "etag"), "")
-
-    def on_body(self, chunk: bytes, **_: Any) -> None:
-        self._pieces.append(chunk)
-
-    def on_done(self, error: Any, status_code: Any, error_body: Any, error_headers: Any, **_: Any) -> None:
-        self.ended_at = self._clock.current_time()
-        if error is not None:
-
-            def failure(**context: str) -> StoreError:
-                return from_crt(error, status_code, error_body, error_headers, **context)
-
-            self.failure = failure
-        try:
-            self._token.run_sync_soon(self._finish)
-        except trio.RunFinishedError:
-            self.request = None  # the daemon has stopped; nobody waits
-
-    def _finish(self) -> None:
-        self.request = None
-        self._done.set()
-
-    async def wait(self) -> None:
-        """Until the request ended; being cancelled cancels it at once."""
-        try:
-            await self._done.wait()
-        except trio.Cancelled:
-            if self.request is not None:
-                self.request.cancel()
-            raise
-
-    def content(self) -> bytes:
-        """The body: one piece when the range fits one part, so that nothing is copied."""
-        return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
 
 
 @asynccontextmanager

@@ -104,11 +104,21 @@ class GuardedStore:
             self._counts["heads"] += 1
             await self._reader.confirm(wanted)
 
-    async def get_range(self, wanted: ObjectId, span: ByteRange, arrival: Arrival | None = None) -> bytes:
-        """See `RangeReader.get_range`."""
+    async def get_range(
+        self,
+        wanted: ObjectId,
+        span: ByteRange,
+        arrival: Arrival | None = None,
+        scope: trio.CancelScope | None = None,
+    ) -> bytes:
+        """See `RangeReader.get_range`.
+
+        Args:
+            scope: a new one that bounds the request: who cancels it gets StoreTimeout, and no failure is counted.
+        """
         arrival = arrival or Arrival(math.inf)
         arrival.sent_at = math.inf
-        async with self._guarded(self._gets, "GetObject", wanted.key):
+        async with self._guarded(self._gets, "GetObject", wanted.key, scope):
             arrival.sent_at = trio.current_time()
             self._counts["gets"] += 1
             content = await self._reader.get_range(wanted, span, arrival)
@@ -116,19 +126,24 @@ class GuardedStore:
             return content
 
     @asynccontextmanager
-    async def _guarded(self, limiter: trio.CapacityLimiter, operation: str, key: str) -> AsyncIterator[None]:
+    async def _guarded(
+        self, limiter: trio.CapacityLimiter, operation: str, key: str, scope: trio.CancelScope | None = None
+    ) -> AsyncIterator[None]:
+        scope = trio.CancelScope() if scope is None else scope
+        scope.deadline = trio.current_time() + self._config.deadline_s
         try:
-            with trio.fail_after(self._config.deadline_s):
+            with scope:
                 async with limiter:
                     yield
-        except trio.TooSlowError as error:
-            self._counts["failures"] += 1
-            message = f"no answer within the deadline of {self._config.deadline_s:g} s (--request-deadline)"
-            raise StoreTimeout(message, bucket=self._bucket, key=key, operation=operation) from error
         except StoreError as error:
             self._counts["failures"] += 1
             error.locate(self._bucket, key, operation)
             raise
+        if scope.cancelled_caught:
+            if trio.current_time() >= scope.deadline:
+                self._counts["failures"] += 1
+            message = f"no answer within the deadline of {self._config.deadline_s:g} s (--request-deadline)"
+            raise StoreTimeout(message, bucket=self._bucket, key=key, operation=operation)
 
     def statistics(self) -> StoreStatistics:
         """A snapshot of the counters."""

@@ -61,7 +61,7 @@ def test_every_default_is_documented() -> None:
 
 def test_every_variable_is_documented() -> None:
     """Each environment variable that the command reads has its place in the table of variables."""
-    source = (ROOT / "s3mount/cli/mount.py").read_text(encoding="utf-8")
+    source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "s3mount/cli").glob("*.py"))
     read = set(re.findall(r'"((?:AWS|NOTIFY)_[A-Z0-9_]+)"', source))
     assert "AWS_MAX_ATTEMPTS" in read
     _, _, section = CONFIGURATION.partition("## Environment variables")

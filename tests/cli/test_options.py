@@ -27,6 +27,7 @@ FLAGS = {
     "--uid", "--gid", "--file-mode", "--dir-mode", "--auto-unmount", "--part-size", "--maximum-throughput-gbps",
     "--memory-target", "--request-deadline", "--foreground", "-f", "--debug", "-d", "--log-directory", "-l",
     "--no-log", "--version", "--without-listing", "--metadata-ttl", "--negative-metadata-ttl",
+    "--max-threads", "--no-kernel-tuning", "--read-ahead-kib",
 }  # fmt: skip
 
 
@@ -65,6 +66,7 @@ def test_defaults() -> None:
     assert config.metadata == MetadataConfig(MINIMAL, MINIMAL)
     assert (config.fuse.mount_point, config.fuse.source) == ("/mnt/x", "bucket")
     assert not any([config.fuse.allow_other, config.fuse.allow_root, config.fuse.auto_unmount])
+    assert (config.fuse.max_background, config.fuse.read_ahead_kib) == (256, 1024)
     assert config.log.directory is None
     assert not any([config.log.is_debug, config.log.is_off])
 
@@ -85,6 +87,12 @@ def test_defaults() -> None:
         (["--allow-other"], "fuse.allow_other", True),
         (["--allow-root"], "fuse.allow_root", True),
         (["--auto-unmount"], "fuse.auto_unmount", True),
+        (["--read-ahead-kib", "128"], "fuse.read_ahead_kib", 128),
+        (["--no-kernel-tuning"], "fuse.read_ahead_kib", None),
+        (["--no-kernel-tuning", "--read-ahead-kib", "512"], "fuse.read_ahead_kib", None),
+        (["--maximum-throughput-gbps", "100"], "fuse.max_background", 256),
+        (["--maximum-throughput-gbps", "200"], "fuse.max_background", 500),
+        (["--maximum-throughput-gbps", "4000"], "fuse.max_background", 1024),
         (["--uid", "1234"], "owner.uid", 1234),
         (["--gid", "0"], "owner.gid", 0),
         (["--file-mode", "0400"], "owner.file_mode", 0o400),
@@ -221,6 +229,10 @@ def test_contradictions(flags: list[str], env: dict[str, str], says: str) -> Non
         (["--region", "us east 1"], "region 'us east 1'"),
         (["--ca-bundle", "/nonexistent"], "'/nonexistent' does not exist"),
         (["--ca-bundle", __file__], "CA bundle cannot be used"),
+        (["--read-ahead-kib", "3"], "--read-ahead-kib"),
+        (["--read-ahead-kib", "16385"], "--read-ahead-kib"),
+        (["--max-threads", "0"], "--max-threads"),
+        (["--max-threads", "many"], "--max-threads"),
         (["--prefix", "data"], "the prefix 'data' must end with '/'; did you mean 'data/'?"),
         (["--cache", "/x"], "No such option"),
     ],
@@ -266,3 +278,18 @@ def test_endpoint_of_the_environment_is_checked(work: Path) -> None:
 def test_memory_target_is_shared() -> None:
     """A large target leaves all but the CRT's pool to read-ahead."""
     assert configured("--memory-target", "4096").read.budget_bytes == 4 * GIB - 256 * MIB
+
+
+def test_max_threads_is_without_effect() -> None:
+    """Whatever a script that was written for Mountpoint says, the configuration is the same."""
+    assert configured("--max-threads", "16") == configured()
+
+
+def test_a_memory_target_beyond_the_limit_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line names both, and the mount goes on; a target within the limit is silent."""
+    configured("--memory-target", "1000TiB")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("s3mount: --memory-target 1000 TiB is more than the ")
+    assert line.endswith("that this process may use")
+    configured("--memory-target", "256MiB")
+    assert capsys.readouterr().err == ""

@@ -1,8 +1,6 @@
 """The sizes of a mount: how the memory target is shared, and what is refused."""
 
 import os
-import shlex
-import sys
 from dataclasses import replace
 
 import pytest
@@ -18,9 +16,9 @@ from s3mount.config import (
     size_components,
 )
 from s3mount.errors import BadOption
+from s3mount.limits import Host
 from s3mount.store.crt import POOL_BYTES
-from s3mount.units import GIB, KIB, MIB
-from tests.support.namespaces import in_namespace
+from s3mount.units import GIB, MIB
 
 PLAIN = Limits(memory_target=GIB)
 
@@ -99,27 +97,24 @@ def test_default_memory_target() -> None:
     assert size_components(Limits()) == size_components(Limits(memory_target=target))
 
 
-@pytest.mark.mount
 @pytest.mark.parametrize(
-    ("files", "limit"),
+    ("memory", "target"),
     [
-        ({"memory.max": str(1200 * MIB)}, 1200 * MIB),
-        ({"memory/memory.limit_in_bytes": str(1300 * MIB)}, 1300 * MIB),
-        ({"memory.max": str(1200 * MIB), "memory/memory.limit_in_bytes": str(1100 * MIB)}, 1100 * MIB),
-        ({"memory.max": str(64 * KIB)}, 64 * KIB),
-        ({"memory.max": "max"}, None),
-        ({"memory/memory.limit_in_bytes": "9223372036854771712"}, None),
-        ({}, None),
+        (64 * MIB, MIN_MEMORY_TARGET),
+        (GIB, MIN_MEMORY_TARGET),
+        (2 * GIB, 512 * MIB),
+        (16 * GIB, 4 * GIB),
+        (1024 * GIB, 4 * GIB),
     ],
-    ids=["v2", "v1", "the-smaller", "tiny", "v2-none", "v1-none", "no-cgroup"],
 )
-def test_limits_of_the_container(files: dict[str, str], limit: int | None) -> None:
-    """A container's own limit counts, not the host's memory; no limit is none."""
-    script = "mount -t tmpfs tmpfs /sys/fs/cgroup\nmkdir /sys/fs/cgroup/memory\n"
-    script += "".join(f"echo {text} > /sys/fs/cgroup/{name}\n" for name, text in files.items())
-    code = "from s3mount.config import default_memory_target; print(default_memory_target())"
-    result = in_namespace(script + shlex.join([sys.executable, "-c", code]))
-    assert result.returncode == 0, result.stderr
-    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    usable = physical if limit is None else min(limit, physical)
-    assert int(result.stdout) == min(max(usable // 4, MIN_MEMORY_TARGET), 4 * GIB)
+def test_the_default_is_a_quarter_of_what_the_process_may_use(memory: int, target: int) -> None:
+    """A container's or a unit's limit counts, not the host's memory; the bounds hold for any."""
+    host = Host(memory, 8.0)
+    assert default_memory_target(host) == target
+    assert size_components(Limits(), host) == size_components(Limits(memory_target=target), host)
+
+
+@pytest.mark.parametrize(("cpus", "threads"), [(0.1, 1), (1.0, 1), (1.5, 2), (2.0, 2), (4.0, 4), (192.0, 4)])
+def test_threads_of_the_crt(cpus: float, threads: int) -> None:
+    """As many as there is processor time for, and never more than four."""
+    assert size_components(PLAIN, Host(GIB, cpus))[0].threads == threads

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import trio
 
 from s3mount.core.location import Location
 from s3mount.store.base import ObjectStore
@@ -14,6 +15,7 @@ from s3mount.store.catalogue import SplitCatalogue
 from s3mount.store.connect import Connection, connect
 from s3mount.store.crt import CrtConfig
 from s3mount.store.guarded import GuardConfig, GuardedStore
+from s3mount.store.racing import RacingStore
 from s3mount.store.session import S3Config
 from s3mount.units import MIB
 from tests.support.credential_servers import Issuer
@@ -82,6 +84,7 @@ class Bucket:
     params=[
         "fake",
         "faulty",
+        "raced",
         *(
             pytest.param(f"{server}-{client}", marks=pytest.mark.server)
             for server in ("moto", "weed")
@@ -97,13 +100,17 @@ def flavour(request: pytest.FixtureRequest, keys: None) -> tuple[str, str, Serve
 
 
 @pytest.fixture
-async def bucket(flavour: tuple[str, str, Server | None]) -> AsyncIterator[Bucket]:
+async def bucket(flavour: tuple[str, str, Server | None], nursery: trio.Nursery) -> AsyncIterator[Bucket]:
     """An empty bucket of every flavour."""
     kind, client, server = flavour
     if server is None:
         fake = FakeStore()
-        store = FaultyStore(fake, lambda operation, key, number: None) if kind == "faulty" else fake
-        yield Bucket(store, fake, None)
+        stores: dict[str, ObjectStore] = {
+            "fake": fake,
+            "faulty": FaultyStore(fake, lambda operation, key, number: None),
+            "raced": RacingStore(GuardedStore(fake, fake, GUARD), nursery),
+        }
+        yield Bucket(stores[kind], fake, None)
         return
     name = server.make_bucket()
     async with connect(config(name, server.url), CRT) as connection:

@@ -1,4 +1,4 @@
-"""The contract of `store.base`, written once: FakeStore, FaultyStore, moto and SeaweedFS, by either client."""
+"""The contract of `store.base`, written once: fakes, RacingStore, moto and SeaweedFS, by either client."""
 
 from itertools import pairwise
 

@@ -36,12 +36,14 @@ class Fault:
         answer: bytes sent as they are; empty for none.
         forward_bytes: forward the request, and cut the answer's body after so many bytes.
         stall_s: wait so long before doing anything.
+        hold_s: wait so long after the cut, before the connection is closed.
         drop: close the connection.
     """
 
     answer: bytes = b""
     forward_bytes: int | None = None
     stall_s: float = 0.0
+    hold_s: float = 0.0
     drop: bool = False
 
 
@@ -185,6 +187,8 @@ def _answer(back: object, client: socket.socket, method: str, fault: Fault | Non
     while sent < limit and (piece := back.read1(min(1 << 20, limit - sent))):  # type: ignore[attr-defined]
         client.sendall(piece)
         sent += len(piece)
+    if fault is not None:
+        time.sleep(fault.hold_s)  # noqa: TID251
     return sent == left
 
 

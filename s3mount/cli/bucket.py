@@ -1,0 +1,68 @@
+"""Flags and environment → `S3Config`: which bucket, and how to reach it."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from s3mount.core.location import Location
+from s3mount.errors import BadOption
+from s3mount.store.session import S3Config
+
+#: AWS_MAX_ATTEMPTS where it is not set: Mountpoint's choice, twice that of the SDKs, because a
+#: training job cannot retry.
+_DEFAULT_MAX_ATTEMPTS = 10
+
+
+def s3_config(location: Location, flags: Mapping[str, Any], environ: Mapping[str, str]) -> S3Config:
+    """What flags and environment say of the bucket.
+
+    Raises:
+        BadOption: they contradict each other, or cannot be meant.
+    """
+    if flags["no_sign_request"] and flags["profile"]:
+        raise BadOption("--no-sign-request and --profile exclude each other")
+    ca_bundle = flags["ca_bundle"] or environ.get("AWS_CA_BUNDLE") or None
+    if ca_bundle is not None and not os.path.isfile(ca_bundle):
+        raise BadOption(f"AWS_CA_BUNDLE names {ca_bundle!r}, which is not a file")
+    return S3Config(
+        location=location,
+        region=flags["region"],
+        inferred_region=environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or None,
+        endpoint_url=_endpoint_url(flags, environ),
+        force_path_style=flags["force_path_style"],
+        profile=flags["profile"],
+        is_anonymous=flags["no_sign_request"],
+        requester_pays=flags["requester_pays"],
+        expected_bucket_owner=flags["expected_bucket_owner"],
+        ca_bundle=os.path.abspath(ca_bundle) if ca_bundle else None,  # the background changes directory
+        max_attempts=_max_attempts(environ),
+        may_list=not flags["without_listing"],
+    )
+
+
+def _endpoint_url(flags: Mapping[str, Any], environ: Mapping[str, str]) -> str | None:
+    sources = [("--endpoint-url", flags["endpoint_url"])]
+    sources += [(name, environ.get(name)) for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")]
+    for name, url in sources:
+        if url is None or (not url and name != "--endpoint-url"):
+            continue
+        if not _is_url(url):
+            raise BadOption(f"{name} {url!r} is not a URL; write https://HOST or http://HOST:PORT")
+        return str(url)
+    return None
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # an address in brackets that is none, or an impossible port
+        return False
+
+
+def _max_attempts(environ: Mapping[str, str]) -> int:
+    text = environ.get("AWS_MAX_ATTEMPTS", str(_DEFAULT_MAX_ATTEMPTS))
+    if not text.isdecimal() or int(text) < 1:
+        raise BadOption(f"AWS_MAX_ATTEMPTS is {text!r}; it must be a whole number of at least 1")
+    return int(text)

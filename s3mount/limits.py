@@ -1,0 +1,106 @@
+"""What this process may use of its host: memory and processors, as the kernel's control groups limit them.
+
+A limit stands at the group of the process or at any group above it (a container's, a systemd unit's, a slice's), and
+the smallest counts.  /proc/self/cgroup says which group (cgroups(7)):
+
+    0::/PATH                v2: memory.max, cpu.max
+    N:CONTROLLER,…:/PATH    v1: memory.limit_in_bytes; cpu.cfs_quota_us and cpu.cfs_period_us
+
+and /proc/self/mountinfo where the groups' files are.  A mount may show only a part of the tree (its root), and
+PATH may lie outside it, as in a container without a name space for cgroups: then what the mount shows is walked.
+What cannot be read limits nothing.
+"""
+
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+PROC_SELF = Path("/proc/self")
+
+
+class Host(NamedTuple):
+    """Bytes of memory and processors that this process may use."""
+
+    memory_bytes: int
+    cpus: float
+
+
+def this_host(proc: Path = PROC_SELF) -> Host:
+    """The host's own memory and processors, or less where a control group or the affinity says so.
+
+    Args:
+        proc: where `cgroup` and `mountinfo` of the process are.
+    """
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    processors = float(len(os.sched_getaffinity(0)))
+    memory = [_memory_limit(group) for group in _groups(proc, "memory")]
+    cpus = [_cpu_limit(group) for group in _groups(proc, "cpu")]
+    return Host(int(min([physical, *memory])), min([processors, *cpus]))
+
+
+def _memory_limit(group: Path) -> float:
+    """Bytes; infinite where there is no limit.  Of v1's and v2's file only one is there."""
+    return min(_number(group / "memory.max"), _number(group / "memory.limit_in_bytes"))
+
+
+def _cpu_limit(group: Path) -> float:
+    """Processors: the share of a period that the group may run; v1 writes -1 for no limit."""
+    quota, _, period = _text(group / "cpu.max").partition(" ")
+    if not quota:
+        quota, period = _text(group / "cpu.cfs_quota_us"), _text(group / "cpu.cfs_period_us")
+    if not (quota.isdigit() and period.isdigit() and int(period)):
+        return math.inf
+    return int(quota) / int(period)
+
+
+def _groups(proc: Path, controller: str) -> Iterator[Path]:
+    """The directories of the process's groups, v1 and v2, from its own up to the highest that can be seen."""
+    mounts = list(_mounts(proc, controller))
+    for line in _text(proc / "cgroup").splitlines():
+        number, controllers, path = line.split(":", 2)
+        is_v2 = number == "0" and not controllers
+        if is_v2 or controller in controllers.split(","):
+            for mount in mounts:
+                if mount.is_v2 == is_v2:
+                    yield from mount.walk(PurePosixPath(path))
+
+
+class _Mount(NamedTuple):
+    """A mount of a hierarchy of groups: `root` is the group that is seen at `point`."""
+
+    is_v2: bool
+    root: PurePosixPath
+    point: Path
+
+    def walk(self, path: PurePosixPath) -> Iterator[Path]:
+        relative = path.relative_to(self.root) if path.is_relative_to(self.root) else PurePosixPath()
+        if ".." in relative.parts:  # the mount belongs to another name space
+            relative = PurePosixPath()
+        group = self.point / relative
+        yield group
+        for _ in relative.parts:
+            group = group.parent
+            yield group
+
+
+def _mounts(proc: Path, controller: str) -> Iterator[_Mount]:
+    for line in _text(proc / "mountinfo").splitlines():
+        before, _, after = line.partition(" - ")
+        kind, _, options = after.split(" ", 2)
+        if kind == "cgroup2" or (kind == "cgroup" and controller in options.split(",")):
+            _, _, _, root, point, *_ = before.split(" ")
+            yield _Mount(kind == "cgroup2", PurePosixPath(root), Path(point))
+
+
+def _number(path: Path) -> float:
+    text = _text(path)
+    return int(text) if text.isdigit() else math.inf
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="surrogateescape").strip()
+    except OSError:
+        return ""
