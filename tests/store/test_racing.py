@@ -236,7 +236,7 @@ async def test_the_second_keeps_to_the_limit(autojump_clock: MockClock) -> None:
 async def test_a_get_that_waits_for_a_connection_has_not_stalled(autojump_clock: MockClock) -> None:
     """Ten GETs of 0.9 s that are sent one after the other, the last after 8 s, are ten."""
     async with track(lambda _: 0.9, max_gets=1) as run:
-        await run.warm_up()
+        await run.warm_up(200)
         async with trio.open_nursery() as nursery:
             for _ in range(10):
                 nursery.start_soon(run.get)
