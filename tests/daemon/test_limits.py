@@ -89,7 +89,8 @@ def test_v1_limits(tree: Tree) -> None:
     tree.mount("m", V1_MEMORY, {"docker/memory.limit_in_bytes": str(GIB), "cpu.cfs_quota_us": "1"})
     tree.mount("c", V1_CPU, {"jobs/cpu.cfs_quota_us": "150000", "jobs/cpu.cfs_period_us": "100000"})
     tree.mount("p", ("cgroup", "rw,pids"), {"memory.limit_in_bytes": "1", "cpu.max": "1 100000"})
-    found = tree.host("9:name=systemd:/", "4:memory:/docker/1/unit", "3:cpu,cpuacct:/jobs/7", "2:pids:/")
+    tree.mount("u", V2, {"docker/memory.max": "1", "jobs/cpu.max": "1 100000"})
+    found = tree.host("9:name=systemd:/", "4:memory:/docker/1/unit", "3:cpu,cpuacct:/jobs/7", "2:pids:/", "0::/")
     assert found == Host(GIB, min(1.5, PROCESSORS))
 
 

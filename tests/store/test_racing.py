@@ -60,10 +60,10 @@ class Track:
         self.content = bytes(range(100))
         self.object_id = fake.put("object", self.content)
 
-    async def get(self) -> float:
+    async def get(self, arrival: Arrival | None = None) -> float:
         """Read the object; the seconds it took."""
         began_at = trio.current_time()
-        assert await self.racing.get_range(self.object_id, ByteRange(0, 100)) == self.content
+        assert await self.racing.get_range(self.object_id, ByteRange(0, 100), arrival) == self.content
         return trio.current_time() - began_at
 
     async def warm_up(self, count: int = 20) -> None:
@@ -231,3 +231,25 @@ async def test_the_second_keeps_to_the_limit(autojump_clock: MockClock) -> None:
         assert await run.get() == pytest.approx(5.0)
         assert run.fake.counts["gets"] == 1
         assert run.racing.statistics() == (0, 1, 0)
+
+
+async def test_a_get_that_waits_for_a_connection_has_not_stalled(autojump_clock: MockClock) -> None:
+    """Ten GETs of 0.9 s that are sent one after the other, the last after 8 s, are ten."""
+    async with track(lambda _: 0.9, max_gets=1) as run:
+        await run.warm_up(200)
+        async with trio.open_nursery() as nursery:
+            for _ in range(10):
+                nursery.start_soon(run.get)
+        assert run.fake.counts["gets"] == 10
+        assert run.racing.statistics().raced == 0
+
+
+async def test_what_is_told_of_an_answer(autojump_clock: MockClock) -> None:
+    """Sent is when the first was sent; the last byte is that of the answer that counts."""
+    async with track(stalls_at(0)) as run:
+        await run.warm_up()
+        arrival = Arrival(0.0)
+        began_at = trio.current_time()
+        took_s = await run.get(arrival)
+        assert arrival.sent_at == began_at
+        assert arrival.last_byte_at == began_at + took_s
