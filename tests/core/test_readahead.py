@@ -127,7 +127,7 @@ def test_the_window_is_cut_to_the_limit_in_whole_parts() -> None:
 
 @pytest.mark.parametrize(("limit", "largest"), [(3 * MIB, 2 * MIB), (MIB, MIB), (600 * KIB, MIB // 2), (PART, PART)])
 def test_parts_are_as_small_as_the_room(limit: int, largest: int) -> None:
-    """A reader that may have less than a part ahead fetches pieces of that size, on demand and ahead, each byte once."""
+    """A reader that may have less than a part ahead fetches pieces of that size, on demand and ahead, and each once."""
     replay = Replay(GIB, limit=limit)
     plans = [plan for wanted in run(0, 64 * MIB, READAHEAD) if (plan := replay.read(wanted)) is not None]
     assert max(span.length for plan in plans for span in (plan.fetch, *plan.ahead)) == largest

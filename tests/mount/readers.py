@@ -193,6 +193,6 @@ if __name__ == "__main__":
             digests,
             digest_mapped,
             digest_directly,
-        )  # fmt: skip
+        )
     }
     json.dump(_programs[sys.argv[1]](*sys.argv[2:]), sys.stdout)

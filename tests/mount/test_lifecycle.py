@@ -1,6 +1,5 @@
 """From the command to the last trace of the mount: start, stop, background, memory."""
 
-import contextlib
 import hashlib
 import os
 import signal

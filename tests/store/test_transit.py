@@ -1,6 +1,7 @@
 """What is on its way from S3: counted as the CRT's pool takes it, bounded, and given back when the CRT is done."""
 
 import threading
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from urllib.parse import urlsplit
 
@@ -91,16 +92,18 @@ class _Gate:
     """A proxy's `decide` that lets GETs arrive, and pass when it is opened."""
 
     def __init__(self) -> None:
-        self.open = threading.Event()
+        self.has_arrived = threading.Event()
+        self.may_pass = threading.Event()
         self._bucket = ScriptedBucket({FILE: GIB})
 
     def __call__(self, request: Request) -> Fault | None:
-        self.open.wait(60)
+        self.has_arrived.set()
+        self.may_pass.wait(60)
         return self._bucket.decide(request)
 
 
-def _reader(front: Proxy) -> "crt_reader":  # type: ignore[valid-type]
-    endpoint = Endpoint(False, urlsplit(front.url).netloc, "/b/", REGION)
+def _reader(front: Proxy) -> AbstractAsyncContextManager[CrtReader]:
+    endpoint = Endpoint(is_tls=False, host=urlsplit(front.url).netloc, base_path="/b/", region=REGION)
     s3 = S3Config(Location("b"), endpoint_url=front.url, force_path_style=True)
     return crt_reader(endpoint, None, None, s3, CrtConfig(128, PART, 1))
 
@@ -121,7 +124,7 @@ async def test_gets_wait_before_the_crt_has_no_room(weed: Server) -> None:
             await wait_all_tasks_blocked()
             assert reader.transit.statistics() == TransitStatistics(MIN_TRANSIT, MIN_TRANSIT, 36)
             reader.transit.check_invariants()
-            gate.open.set()
+            gate.may_pass.set()
         assert is_right == [True] * 100
         assert reader.transit.statistics() == TransitStatistics(MIN_TRANSIT, 0, 0)
 
@@ -130,14 +133,13 @@ async def test_a_cancelled_get_counts_until_the_crt_is_done(weed: Server) -> Non
     """A GET that nobody waits for is on its way until the CRT says that it ended, and soon it does."""
     with proxy(weed.url) as front:
         front.decide = gate = _Gate()
-        async with _reader(front) as reader:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(partial(_get, reader, 0, is_right=[]))
-                while not front.count("GET"):
-                    await trio.sleep(0.01)
-                nursery.cancel_scope.cancel()
+        async with _reader(front) as reader, trio.open_nursery() as nursery:
+            async with trio.open_nursery() as asking:
+                asking.start_soon(partial(_get, reader, 0, is_right=[]))
+                await trio.to_thread.run_sync(gate.has_arrived.wait)
+                asking.cancel_scope.cancel()
             assert reader.transit.statistics().used == 2 * MIB
-            with trio.fail_after(30):
-                while reader.transit.statistics().used:
-                    await trio.sleep(0.01)
-            gate.open.set()
+            nursery.start_soon(reader.transit.enter, MIN_TRANSIT)  # gets all of it when nothing else is on its way
+            nursery.cancel_scope.deadline = trio.current_time() + 30
+        assert not nursery.cancel_scope.cancelled_caught
+        gate.may_pass.set()
