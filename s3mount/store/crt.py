@@ -7,6 +7,7 @@
   it any more; what such a GET still brings is not kept.
 """
 
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -82,9 +83,9 @@ class CrtReader:
 
     async def get_range(self, wanted: ObjectId, span: ByteRange, arrival: Arrival | None = None) -> bytes:
         """See `RangeReader.get_range`."""
-        transfer = await self._send_for("GetObject", wanted, span)
-        if arrival is not None:
-            arrival.last_byte_at = transfer.ended_at
+        arrival = arrival or Arrival(math.inf)
+        transfer = await self._send_for("GetObject", wanted, span, arrival)
+        arrival.last_byte_at = transfer.ended_at
         content = transfer.content()
         check_content(len(content), transfer.etag, wanted, span)
         if transfer.checksum is not None:
@@ -123,7 +124,9 @@ class CrtReader:
         """
         await self.list_page(self._prefix, max_keys=1)
 
-    async def _send_for(self, operation: str, wanted: ObjectId, span: ByteRange | None = None) -> Transfer:
+    async def _send_for(
+        self, operation: str, wanted: ObjectId, span: ByteRange | None = None, arrival: Arrival | None = None
+    ) -> Transfer:
         """A request for one version of an object, or for a range of it."""
         headers = [("If-Match", wanted.etag)] if wanted.etag else []
         if span is not None:
@@ -132,17 +135,23 @@ class CrtReader:
                 headers.append(checksums.REQUEST_HEADER)
         n_bytes = 0 if span is None else span.length
         try:
-            return await self._send(operation, self._endpoint.path(wanted.key), headers, wanted.key, n_bytes)
+            return await self._send(operation, self._endpoint.path(wanted.key), headers, wanted.key, n_bytes, arrival)
         except ObjectNotFound as error:
             raise as_change(error) from error
 
     async def _send(
-        self, operation: str, path: str, headers: list[tuple[str, str]], key: str, n_bytes: int = 0
+        self,
+        operation: str,
+        path: str,
+        headers: list[tuple[str, str]],
+        key: str,
+        n_bytes: int = 0,
+        arrival: Arrival | None = None,
     ) -> Transfer:
         kind, method = _REQUESTS[operation]
         if self._credentials is not None:
             await self._credentials.refresh()
-        taken = await self.transit.enter(n_bytes)
+        taken = await self._enter(n_bytes, arrival)
         transfer = Transfer(trio.lowlevel.current_trio_token(), lambda: self.transit.leave(taken))
         transfer.request = self._client.make_request(
             type=kind,
@@ -157,6 +166,15 @@ class CrtReader:
         if transfer.failure is not None:
             raise transfer.failure(bucket=self._bucket, key=key, operation=operation)
         return transfer
+
+    async def _enter(self, n_bytes: int, arrival: Arrival | None) -> int:
+        """Wait for memory; meanwhile the request is not sent, and must not be taken for one that S3 keeps waiting."""
+        if arrival is None:
+            return await self.transit.enter(n_bytes)
+        arrival.sent_at = math.inf
+        taken = await self.transit.enter(n_bytes)
+        arrival.sent_at = trio.current_time()
+        return taken
 
 
 @asynccontextmanager

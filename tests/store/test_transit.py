@@ -1,5 +1,6 @@
 """What is on its way from S3: counted as the CRT's pool takes it, bounded, and given back when the CRT is done."""
 
+import math
 import threading
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -14,6 +15,7 @@ from trio.testing import wait_all_tasks_blocked
 from s3mount.core.attrs import ObjectId
 from s3mount.core.location import Location
 from s3mount.core.ranges import ByteRange
+from s3mount.core.waits import Arrival
 from s3mount.store.crt import CrtConfig, CrtReader, crt_reader
 from s3mount.store.session import Endpoint, S3Config
 from s3mount.store.transit import MIN_TRANSIT, Transit, TransitStatistics
@@ -108,9 +110,9 @@ def _reader(front: Proxy) -> AbstractAsyncContextManager[CrtReader]:
     return crt_reader(endpoint, None, None, s3, CrtConfig(128, PART, 1))
 
 
-async def _get(reader: CrtReader, number: int, *, is_right: list[bool]) -> None:
+async def _get(reader: CrtReader, number: int, arrival: Arrival | None = None, *, is_right: list[bool]) -> None:
     span = ByteRange(number * MIB, (number + 1) * MIB)
-    is_right.append(await reader.get_range(ObjectId(FILE, ""), span) == content_at(FILE, *span))
+    is_right.append(await reader.get_range(ObjectId(FILE, ""), span, arrival) == content_at(FILE, *span))
 
 
 async def test_gets_wait_before_the_crt_has_no_room(weed: Server) -> None:
@@ -119,10 +121,12 @@ async def test_gets_wait_before_the_crt_has_no_room(weed: Server) -> None:
         front.decide = gate = _Gate()
         async with _reader(front) as reader, trio.open_nursery() as nursery:
             is_right: list[bool] = []
-            for number in range(100):
-                nursery.start_soon(partial(_get, reader, number, is_right=is_right))
+            arrivals = [Arrival(0.0) for _ in range(100)]
+            for number, arrival in enumerate(arrivals):
+                nursery.start_soon(partial(_get, reader, number, arrival, is_right=is_right))
             await wait_all_tasks_blocked()
             assert reader.transit.statistics() == TransitStatistics(MIN_TRANSIT, MIN_TRANSIT, 36)
+            assert sum(arrival.sent_at < math.inf for arrival in arrivals) == 64
             reader.transit.check_invariants()
             gate.may_pass.set()
         assert is_right == [True] * 100
