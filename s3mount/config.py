@@ -3,8 +3,12 @@
 `cli` makes it from argv and the environment, once, and validates it once.  `daemon.wiring` hands
 each component its own section; nobody gets the whole.
 
-Sizes that depend on each other are decided here: the memory target is shared between the CRT's
-pool, which holds parts on their way in, and the byte budget, which holds everything else.
+Sizes that depend on each other are decided here.  The memory target is divided, so that resident
+memory stays under it by construction (docs/decisions/0018-the-memory-target.md):
+
+    in transit   a quarter, at least what the CRT's smallest pool gives: parts between socket and callback
+    the budget   what is left: all content that is held, each byte counted from the start of its GET on
+    the heap     an eighth: what malloc keeps free between parts; `daemon.allocator` trims what is more
 """
 
 import math
@@ -17,18 +21,21 @@ from s3mount.core.ttl import TimeToLive
 from s3mount.errors import BadOption
 from s3mount.fuse.session import FuseConfig
 from s3mount.limits import Host, this_host
-from s3mount.store.crt import POOL_BYTES, CrtConfig
+from s3mount.store.crt import CrtConfig
 from s3mount.store.guarded import GuardConfig
 from s3mount.store.session import S3Config
+from s3mount.store.transit import MIN_TRANSIT
 from s3mount.units import GIB, MIB, format_size
 
 DEFAULT_PART_SIZE = 8 * MIB
 #: S3 User Guide, "Multipart upload limits": a part is 5 MiB to 5 GiB; reading keeps to the same.
 MIN_PART_SIZE = 5 * MIB
 MAX_PART_SIZE = 5 * GIB
-#: The CRT's pool takes 256 MiB at least; below this nothing is left to read ahead with.
+#: The CRT's pool takes half of it; below this nothing is left to read ahead with.
 MIN_MEMORY_TARGET = 256 * MIB
 DEFAULT_GBPS = 10.0
+_TRANSIT_SHARE = 4
+_HEAP_SHARE = 8
 #: One S3 connection gives about 90 MB/s (S3 performance guidelines); 25 of them fill 10 Gbps less
 #: round trips.  Small files need more at once than that, whatever the network can do.
 _CONNECTIONS_PER_GBPS = 2.5
@@ -41,10 +48,11 @@ _MAX_CRT_THREADS = 4
 
 @dataclass(frozen=True)
 class ReadConfig:
-    """Attributes: the largest GET and the byte budget of the process, in bytes."""
+    """Attributes: the largest GET, the byte budget, and what the process is to stay below, in bytes."""
 
     part_size: int
     budget_bytes: int
+    memory_target: int
 
 
 @dataclass(frozen=True)
@@ -103,17 +111,17 @@ def size_components(limits: Limits, host: Host | None = None) -> tuple[CrtConfig
     target = default_memory_target(host) if limits.memory_target is None else limits.memory_target
     if target < MIN_MEMORY_TARGET:
         raise BadOption(f"--memory-target must be at least {format_size(MIN_MEMORY_TARGET)}")
-    # The CRT's pool is full only while parts arrive, and then these count in the budget too.
-    budget = max(target - POOL_BYTES, target // 2)
+    transit = max(target // _TRANSIT_SHARE, MIN_TRANSIT, 2 * limits.part_size) // MIB * MIB
+    budget = target - transit - target // _HEAP_SHARE
     if limits.part_size > budget // 4:
         raise BadOption(
             f"--part-size {format_size(limits.part_size)} is more than a quarter of the read budget "
             f"({format_size(budget)}); lower it, or raise --memory-target"
         )
     connections = min(max(_MIN_CONNECTIONS, round(limits.gbps * _CONNECTIONS_PER_GBPS)), _MAX_CONNECTIONS)
-    crt = CrtConfig(connections, limits.part_size, min(max(1, math.ceil(host.cpus)), _MAX_CRT_THREADS))
+    crt = CrtConfig(connections, limits.part_size, min(max(1, math.ceil(host.cpus)), _MAX_CRT_THREADS), transit)
     guard = GuardConfig(limits.request_deadline_s, connections)
-    return crt, guard, ReadConfig(limits.part_size, budget)
+    return crt, guard, ReadConfig(limits.part_size, budget, target)
 
 
 def metadata_config(ttl: TimeToLive, negative_ttl: TimeToLive | None) -> MetadataConfig:

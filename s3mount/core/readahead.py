@@ -27,7 +27,8 @@ there.  And any for which `core.density` says that its jumps pay.  That is over 
 were fetched are asked for and gone, or a new pass begins at offset 0.
 
 A demand fetch starts at most `HEAD` before the read: a stream that begins inside a part must not
-download what it jumped over.  Windows are cut to `ahead_limit` and the object's end.  When a
+download what it jumped over.  Windows are cut to `ahead_limit` and the object's end, and where that is
+less than a part, parts are smaller, so that many readers do not drop each other's.  When a
 stream is left, what is in flight for it is named in `Plan.left` and cancelled.  Nothing is planned
 twice before a read finds it gone (`core.fetched`).
 
@@ -53,7 +54,7 @@ from s3mount.core.plans import Plan, Situation
 from s3mount.core.ranges import ByteRange, Coverage
 from s3mount.core.siblings import Siblings
 from s3mount.core.streams import Stream, StreamTable
-from s3mount.core.windows import HEAD, READAHEAD, Window
+from s3mount.core.windows import HEAD, READAHEAD, Window, part_within
 from s3mount.units import MIB
 
 #: One request: below this size the round trip costs more than the bytes (decision 5).
@@ -220,7 +221,8 @@ class Planner:
     def _plan_stream(
         self, wanted: ByteRange, stream: Stream, situation: Situation, *, has_advanced: bool
     ) -> tuple[ByteRange, tuple[ByteRange, ...]]:
-        window = Window(stream, self._part_size, is_trusted=self._is_trusted(stream))
+        part_size = part_within(self._part_size, situation.ahead_limit)
+        window = Window(stream, part_size, is_trusted=self._is_trusted(stream))
         fetch = cell_of(wanted, situation.distance.unit, self._size)
         if has_advanced:
             fetch = window.demand(wanted, fetch, self._size)

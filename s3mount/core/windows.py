@@ -21,6 +21,13 @@ HEAD = MIB
 AHEAD_PARTS = 8
 #: Below this a window is no larger than the demand fetch beside it.
 _LEAST_WINDOW = MIB // 2
+#: Smaller GETs cost more CPU than they save memory: 0.2 ms each (docs/performance.md).
+_LEAST_PART = MIB // 2
+
+
+def part_within(part_size: int, limit: int) -> int:
+    """The largest GET of a stream that may have `limit` bytes ahead: so much is fetched on demand, too."""
+    return part_size if limit >= part_size else min(max(power_of_two(limit), _LEAST_PART), part_size)
 
 
 class Window:

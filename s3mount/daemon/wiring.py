@@ -9,7 +9,7 @@ import trio
 
 from s3mount.cache.metadata import MetadataCache
 from s3mount.config import MountConfig
-from s3mount.daemon.allocator import trim
+from s3mount.daemon.allocator import HeapLimit, trim
 from s3mount.fs.blocks import BlockStore
 from s3mount.fs.budget import ByteBudget
 from s3mount.fs.directories import DirectoryLister
@@ -62,6 +62,7 @@ async def components(config: MountConfig) -> AsyncIterator[Components]:
         if connection.root_page is not None:
             lister.remember_page(root_key, connection.root_page, connection.root_asked_at)
         budget = ByteBudget(config.read.budget_bytes)
+        heap = HeapLimit(config.read.memory_target)
         misses = MissCounter(lister, nursery)
         resolver = Resolver(NameProbe(store, lister, may_list=config.s3.may_list), cache, misses)
         notifier = ThreadNotifier()
@@ -70,7 +71,9 @@ async def components(config: MountConfig) -> AsyncIterator[Components]:
             root_key,
             lister=lister,
             cache=cache,
-            blocks=BlockStore(RacingStore(store, nursery), budget, nursery, config.read.part_size, waits),
+            blocks=BlockStore(
+                RacingStore(store, nursery), budget, nursery, config.read.part_size, waits, grew=heap.grew
+            ),
             versions=VersionCheck(resolver, lister, cache, store, waits),
             notifier=notifier,
             owner=replace(config.owner, directory_mtime_s=int(time.time())),

@@ -8,7 +8,7 @@ the chunk is dropped.  A chunk that was read to its end is dropped at once beyon
 of such chunks (the kernel has the pages); the rest when the budget or the last close asks.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -55,11 +55,14 @@ class BlockStore:
         nursery: outlives every request; GETs run in it.
         part_size: the largest GET, bytes.
         waits: is told what readers wait for.
+        grew: told of the bytes of each GET that ended.
     """
 
     def __init__(
-        self, reader: RangeReader, budget: ByteBudget, nursery: trio.Nursery, part_size: int, waits: ReaderWaits
-    ) -> None:
+        self, reader: RangeReader, budget: ByteBudget, nursery: trio.Nursery, part_size: int, waits: ReaderWaits,
+        *, grew: Callable[[int], None] = lambda _: None,
+    ) -> None:  # fmt: skip
+        self._grew = grew
         self._reader = reader
         self._budget = budget
         self._nursery = nursery
@@ -218,6 +221,7 @@ class BlockStore:
             if not chunk.flight.is_failed:
                 self._pace.note_arrival(chunk.span.length, chunk.arrival, trio.current_time())
         finally:
+            self._grew(chunk.span.length)
             self._budget.release(self._shelf.ended(chunk))
             chunk.flight.landed.set()
 

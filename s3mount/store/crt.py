@@ -1,10 +1,13 @@
 """Content by the AWS CRT: ranged GET with If-Match, on C threads, off the interpreter's lock.
 
-* One GET per range; a range longer than the part size would be split, so `fs` never asks for one.
+* One GET per range: the CRT would split one longer than a part, so `fs` never asks for that.
 * What a request brings comes on C threads, to its `store.transfer.Transfer`.
 * The CRT must never see a fork: it hangs in the child (measured).
+* What is in flight is counted in `store.transit` until the CRT is done with it, also when nobody waits for
+  it any more; what such a GET still brings is not kept.
 """
 
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -34,7 +37,7 @@ from s3mount.store.list_xml import parse_list_page
 from s3mount.store.s3 import as_change, check_content, check_version
 from s3mount.store.session import CONNECT_TIMEOUT_S, CredentialSource, Endpoint, S3Config
 from s3mount.store.transfer import Transfer
-from s3mount.units import MIB
+from s3mount.store.transit import MIN_TRANSIT, Transit
 
 #: The CRT opens 25 connections for each 10 Gbps of its target and no more (measured), so the
 #: target is derived from the connections we want and says nothing about the network.
@@ -47,45 +50,42 @@ _REQUESTS = {
     "HeadObject": (S3RequestType.DEFAULT, "HEAD"),
     "ListObjectsV2": (S3RequestType.DEFAULT, "GET"),
 }
-#: The smallest pool the CRT accepts; it holds parts between the socket and our callback.
-POOL_BYTES = 256 * MIB
 
 
 @dataclass(frozen=True)
 class CrtConfig:
-    """Attributes: connections at once, the largest GET in bytes, C threads for the network."""
+    """Attributes: connections at once, the largest GET in bytes, C threads for the network, bytes in flight."""
 
     connections: int
     part_size: int
     threads: int
+    transit_bytes: int = MIN_TRANSIT
 
 
 class CrtReader:
     """`RangeReader` of one bucket."""
 
     def __init__(
-        self, client: S3Client, endpoint: Endpoint, credentials: CredentialSource | None, config: S3Config
+        self, client: S3Client, endpoint: Endpoint, credentials: CredentialSource | None, s3: S3Config, transit: Transit
     ) -> None:
         self._client = client
+        self.transit = transit
         self._endpoint = endpoint
         self._credentials = credentials
-        self._bucket = config.location.bucket
-        self._prefix = config.location.prefix
-        self._headers = [("Host", endpoint.host), *config.headers]
+        self._bucket = s3.location.bucket
+        self._prefix = s3.location.prefix
+        self._headers = [("Host", endpoint.host), *s3.headers]
 
     async def confirm(self, wanted: ObjectId) -> None:
         """See `RangeReader.confirm`."""
-        transfer = await self._send_for("HeadObject", wanted, [])
+        transfer = await self._send_for("HeadObject", wanted)
         check_version(transfer.etag, wanted, "HeadObject")
 
     async def get_range(self, wanted: ObjectId, span: ByteRange, arrival: Arrival | None = None) -> bytes:
         """See `RangeReader.get_range`."""
-        headers = [("Range", f"bytes={span.start}-{span.stop - 1}")]
-        if span.start == 0:
-            headers.append(checksums.REQUEST_HEADER)
-        transfer = await self._send_for("GetObject", wanted, headers)
-        if arrival is not None:
-            arrival.last_byte_at = transfer.ended_at
+        arrival = arrival or Arrival(math.inf)
+        transfer = await self._send_for("GetObject", wanted, span, arrival)
+        arrival.last_byte_at = transfer.ended_at
         content = transfer.content()
         check_content(len(content), transfer.etag, wanted, span)
         if transfer.checksum is not None:
@@ -124,23 +124,40 @@ class CrtReader:
         """
         await self.list_page(self._prefix, max_keys=1)
 
-    async def _send_for(self, operation: str, wanted: ObjectId, headers: list[tuple[str, str]]) -> Transfer:
-        """A request for one version of an object."""
-        condition = [("If-Match", wanted.etag)] if wanted.etag else []
+    async def _send_for(
+        self, operation: str, wanted: ObjectId, span: ByteRange | None = None, arrival: Arrival | None = None
+    ) -> Transfer:
+        """A request for one version of an object, or for a range of it."""
+        headers = [("If-Match", wanted.etag)] if wanted.etag else []
+        if span is not None:
+            headers.append(("Range", f"bytes={span.start}-{span.stop - 1}"))
+            if span.start == 0:
+                headers.append(checksums.REQUEST_HEADER)
+        n_bytes = 0 if span is None else span.length
         try:
-            return await self._send(operation, self._endpoint.path(wanted.key), headers + condition, wanted.key)
+            return await self._send(operation, self._endpoint.path(wanted.key), headers, wanted.key, n_bytes, arrival)
         except ObjectNotFound as error:
             raise as_change(error) from error
 
-    async def _send(self, operation: str, path: str, headers: list[tuple[str, str]], key: str) -> Transfer:
+    async def _send(
+        self,
+        operation: str,
+        path: str,
+        headers: list[tuple[str, str]],
+        key: str,
+        n_bytes: int = 0,
+        arrival: Arrival | None = None,
+    ) -> Transfer:
         kind, method = _REQUESTS[operation]
         if self._credentials is not None:
             await self._credentials.refresh()
-        transfer = Transfer(trio.lowlevel.current_trio_token())
+        taken = await self._enter(n_bytes, arrival)
+        transfer = Transfer(trio.lowlevel.current_trio_token(), lambda: self.transit.leave(taken))
         transfer.request = self._client.make_request(
             type=kind,
             operation_name=operation,
             request=HttpRequest(method, path, HttpHeaders([*self._headers, *headers])),
+            part_size=self.transit.part_size,
             on_headers=transfer.on_headers,
             on_body=transfer.on_body,
             on_done=transfer.on_done,
@@ -149,6 +166,15 @@ class CrtReader:
         if transfer.failure is not None:
             raise transfer.failure(bucket=self._bucket, key=key, operation=operation)
         return transfer
+
+    async def _enter(self, n_bytes: int, arrival: Arrival | None) -> int:
+        """Wait for memory; meanwhile the request is not sent, and must not be taken for one that S3 keeps waiting."""
+        if arrival is None:
+            return await self.transit.enter(n_bytes)
+        arrival.sent_at = math.inf
+        taken = await self.transit.enter(n_bytes)
+        arrival.sent_at = trio.current_time()
+        return taken
 
 
 @asynccontextmanager
@@ -160,6 +186,7 @@ async def crt_reader(
     config: CrtConfig,
 ) -> AsyncIterator[CrtReader]:
     """A reader with a CRT client of its own, gone when the block ends."""
+    transit = Transit(config.transit_bytes, config.part_size)
     loops = EventLoopGroup(config.threads)
     bootstrap = ClientBootstrap(loops, DefaultHostResolver(loops))
     tls = None
@@ -178,13 +205,13 @@ async def crt_reader(
         tls_mode=S3RequestTlsMode.ENABLED if endpoint.is_tls else S3RequestTlsMode.DISABLED,
         tls_connection_options=tls,
         signing_config=signing,
-        part_size=config.part_size,
+        part_size=transit.pool_part_size,  # each request says what its own parts are
         throughput_target_gbps=config.connections * _GBPS_PER_CONNECTION,
-        memory_limit=max(POOL_BYTES, 4 * config.part_size),
+        memory_limit=transit.pool_limit,
         retry_config=_retries(s3.max_attempts),
         connect_timeout_ms=CONNECT_TIMEOUT_S * 1000,
     )
-    yield CrtReader(client, endpoint, credentials, s3)
+    yield CrtReader(client, endpoint, credentials, s3, transit)
 
 
 def _retries(max_attempts: int) -> S3RetryConfig:

@@ -7,6 +7,7 @@
   cannot be seen here; when the last one was complete, it says on its own thread.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import trio
@@ -19,6 +20,9 @@ from s3mount.store.s3_errors import from_crt
 class Transfer:
     """One request on its way.
 
+    Args:
+        ended: called on trio's thread when the CRT is done with the request, whoever waits for it.
+
     Attributes:
         etag: of the answer; empty where it has none.
         checksum: what verifies the content, if S3 said something that does.
@@ -27,10 +31,15 @@ class Transfer:
         ended_at: when it ended, in trio's time, however late its task goes on.
     """
 
-    __slots__ = ("_clock", "_done", "_pieces", "_token", "checksum", "ended_at", "etag", "failure", "request")
+    __slots__ = (
+        "_clock", "_done", "_ended", "_is_left", "_pieces", "_token",
+        "checksum", "ended_at", "etag", "failure", "request",
+    )  # fmt: skip
 
-    def __init__(self, token: trio.lowlevel.TrioToken) -> None:
+    def __init__(self, token: trio.lowlevel.TrioToken, ended: Callable[[], None]) -> None:
         self._token = token
+        self._ended = ended
+        self._is_left = False
         self._clock = trio.lowlevel.current_clock()
         self._done = trio.Event()
         self.ended_at = 0.0
@@ -47,7 +56,9 @@ class Transfer:
         self.checksum = checksum_of(by_name)
 
     def on_body(self, chunk: bytes, **_: Any) -> None:
-        """The next bytes came."""
+        """The next bytes came; nobody keeps them when nobody waits any more."""
+        if self._is_left:
+            return
         self._pieces.append(chunk)
         if self.checksum is not None:
             self.checksum.update(chunk)
@@ -68,6 +79,7 @@ class Transfer:
 
     def _finish(self) -> None:
         self.request = None
+        self._ended()
         self._done.set()
 
     async def wait(self) -> None:
@@ -75,6 +87,8 @@ class Transfer:
         try:
             await self._done.wait()
         except trio.Cancelled:
+            self._is_left = True
+            self._pieces.clear()
             if self.request is not None:
                 self.request.cancel()
             raise

@@ -11,7 +11,7 @@ from s3mount.core.ranges import ByteRange
 from s3mount.core.readahead import MEDIUM_FILE, SMALL_FILE, Planner
 from s3mount.core.siblings import Siblings
 from s3mount.core.streams import DISORDER, MAX_STREAMS
-from s3mount.core.windows import AHEAD_PARTS, HEAD
+from s3mount.core.windows import AHEAD_PARTS, HEAD, part_within
 from s3mount.units import GIB, KIB, MIB
 from tests.core.replays import NO_LIMIT, PART, READAHEAD, Replay, at, run
 from tests.core.strategies import spans
@@ -118,11 +118,20 @@ def test_a_single_read_twice_is_not_a_stream() -> None:
 
 
 def test_the_window_is_cut_to_the_limit_in_whole_parts() -> None:
-    """With room for three and a half parts, three are planned; with room for none, none is."""
+    """With room for three and a half parts, three are planned; with room for none, none is, and demand is small."""
     start = 4 * PART
-    for limit, reach in ((7 * PART // 2, 7 * PART), (0, 5 * PART)):
+    for limit, reach in ((7 * PART // 2, 7 * PART), (0, start + MIB)):
         replay = Replay(GIB, limit=limit).play(run(start, start + 5 * READAHEAD))
         assert replay.held.missing(ByteRange(start, GIB)) == [ByteRange(reach, GIB)]
+
+
+@pytest.mark.parametrize(("limit", "largest"), [(3 * MIB, 2 * MIB), (MIB, MIB), (600 * KIB, MIB // 2), (PART, PART)])
+def test_parts_are_as_small_as_the_room(limit: int, largest: int) -> None:
+    """A reader that may have less than a part ahead fetches pieces of that size, on demand and ahead, and each once."""
+    replay = Replay(GIB, limit=limit)
+    plans = [plan for wanted in run(0, 64 * MIB, READAHEAD) if (plan := replay.read(wanted)) is not None]
+    assert max(span.length for plan in plans for span in (plan.fetch, *plan.ahead)) == largest
+    assert replay.fetched <= 64 * MIB + limit
 
 
 @pytest.mark.parametrize("size", [MIB + 1, 3 * MIB, MEDIUM_FILE])
@@ -237,6 +246,7 @@ def test_a_stream_of_hits_is_planned_at_each_part(part: int, length: int, start:
     reads = run(start, start + 80 * MIB, length)
     for wanted in reads[:8]:
         replay.planner.on_read(wanted, replay.situation(is_held=False))
+    part = part_within(part, limit)
     for wanted, following in pairwise(reads[7:-1]):
         is_hit = replay.planner.on_hit(following)
         assert is_hit == (following.stop // part == wanted.stop // part)

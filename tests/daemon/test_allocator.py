@@ -28,3 +28,38 @@ def test_trimming_gives_memory_back() -> None:
     held, after = map(int, done.stdout.split())
     assert held > 90e6
     assert after < 20e6
+
+
+HOLES = """
+from s3mount.daemon.allocator import HeapLimit, keep_memory, resident_bytes
+MIB = 2**20
+keep_memory(512 * MIB)
+limit = HeapLimit(resident_bytes() + {over} * MIB)
+blocks, peak, started = [], 0, resident_bytes()
+for round in range(20):
+    for number in range(64):  # a block of another size leaves a hole where the one before it was
+        blocks.append(bytes(MIB + round * 70_000))
+        limit.grew(MIB + round * 70_000)
+        peak = max(peak, resident_bytes())
+    del blocks[::2]
+    del blocks[: len(blocks) - 32]
+limit.check_invariants()
+print((peak - started) // MIB, limit.statistics().trims)
+"""
+
+
+def _holes(over_mib: int) -> tuple[int, int]:
+    """The peak above the start in MiB, and the trims, of a program with at most 96 blocks of 1 to 2.3 MiB."""
+    done = subprocess.run(
+        [sys.executable, "-c", HOLES.format(over=over_mib)], capture_output=True, text=True, check=True
+    )
+    peak, trims = map(int, done.stdout.split())
+    return peak, trims
+
+
+def test_a_heap_full_of_holes_is_trimmed() -> None:
+    """Beyond the limit the process is hardly larger than what it uses; below it nothing is trimmed."""
+    peak, trims = _holes(64)
+    assert trims > 0
+    assert peak < 220 + 32 + 8
+    assert _holes(10_000)[1] == 0

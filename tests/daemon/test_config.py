@@ -17,7 +17,7 @@ from s3mount.config import (
 )
 from s3mount.errors import BadOption
 from s3mount.limits import Host
-from s3mount.store.crt import POOL_BYTES
+from s3mount.store.transit import MIN_TRANSIT
 from s3mount.units import GIB, MIB
 
 PLAIN = Limits(memory_target=GIB)
@@ -35,22 +35,32 @@ def test_sizes_hang_together(part_size: int, memory_target: int, gbps: float, de
         crt, guard, read = size_components(Limits(part_size, memory_target, gbps, deadline_s))
     except BadOption as error:
         assert "more than a quarter of the read budget" in str(error)  # noqa: PT017  most examples do not raise
-        assert part_size > max(memory_target - POOL_BYTES, memory_target // 2) // 4
+        left = memory_target * 7 // 8 - max(memory_target // 4, MIN_TRANSIT, 2 * part_size)
+        assert part_size > left // 4 - MIB
         return
     assert read.part_size == crt.part_size == part_size
-    assert 4 * part_size <= read.budget_bytes <= memory_target
-    assert read.budget_bytes >= memory_target // 2
+    assert read.memory_target == memory_target
+    assert 4 * part_size <= read.budget_bytes
+    assert max(MIN_TRANSIT, 2 * part_size) <= crt.transit_bytes
+    assert read.budget_bytes + crt.transit_bytes <= memory_target * 7 // 8 + 1
     assert 128 <= crt.connections == guard.max_gets <= 1024
     assert guard.deadline_s == deadline_s
     assert 1 <= crt.threads <= 4
 
 
 @pytest.mark.parametrize(
-    ("target", "budget"), [(256 * MIB, 128 * MIB), (512 * MIB, 256 * MIB), (GIB, 768 * MIB), (4 * GIB, 3840 * MIB)]
+    ("target", "transit", "budget"),
+    [
+        (256 * MIB, 128 * MIB, 96 * MIB),
+        (512 * MIB, 128 * MIB, 320 * MIB),
+        (GIB, 256 * MIB, 640 * MIB),
+        (4 * GIB, GIB, 2560 * MIB),
+    ],
 )
-def test_how_the_target_is_shared(target: int, budget: int) -> None:
-    """The CRT's pool comes off the target, but never more than half of it."""
-    assert size_components(replace(PLAIN, memory_target=target))[2].budget_bytes == budget
+def test_how_the_target_is_shared(target: int, transit: int, budget: int) -> None:
+    """A quarter is for what is on its way, an eighth for the heap's holes, the rest for what is held."""
+    crt, _, read = size_components(replace(PLAIN, memory_target=target))
+    assert (crt.transit_bytes, read.budget_bytes) == (transit, budget)
 
 
 @pytest.mark.parametrize(("gbps", "connections"), [(0.1, 128), (10, 128), (51.2, 128), (100, 250), (4000, 1024)])
@@ -64,7 +74,7 @@ def test_connections(gbps: float, connections: int) -> None:
     [
         ({"part_size": MIN_PART_SIZE - 1}, "--part-size must be between 5 MiB and 5 GiB"),
         ({"part_size": MAX_PART_SIZE + 1}, "--part-size must be between 5 MiB and 5 GiB"),
-        ({"part_size": 200 * MIB}, "--part-size 200 MiB is more than a quarter of the read budget (768 MiB)"),
+        ({"part_size": 200 * MIB}, "--part-size 200 MiB is more than a quarter of the read budget (496 MiB)"),
         ({"memory_target": MIN_MEMORY_TARGET - 1}, "--memory-target must be at least 256 MiB"),
         ({"memory_target": 0}, "--memory-target must be at least 256 MiB"),
         ({"gbps": 0.0}, "--maximum-throughput-gbps must be"),

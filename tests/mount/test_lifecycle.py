@@ -1,8 +1,6 @@
 """From the command to the last trace of the mount: start, stop, background, memory."""
 
-import contextlib
 import hashlib
-import io
 import os
 import signal
 import subprocess
@@ -15,11 +13,11 @@ import pytest
 
 from s3mount.units import MIB
 from tests.mount import readers
-from tests.mount.scripted import ScriptedBucket, content_at
+from tests.mount.scripted import ScriptedBucket
 from tests.support.content import make_content
 from tests.support.mounts import Mount, clean_up, is_mounted, mounted, run_command
 from tests.support.processes import wait_until
-from tests.support.proxy import Proxy, Request, proxy
+from tests.support.proxy import Request, proxy
 from tests.support.servers import Server
 
 pytestmark = [pytest.mark.mount, pytest.mark.server]
@@ -213,53 +211,3 @@ def test_background(weed: Server, bucket: str, work: Path, way: str) -> None:
         for left in _daemons(path):
             os.kill(left, signal.SIGKILL)
         clean_up(path)
-
-
-# -- memory -------------------------------------------------------------------------------------
-
-
-def test_memory_target(weed: Server, work: Path) -> None:
-    """With --memory-target 512 the daemon's memory stays under 512 + 150 MiB while 8 processes read 200 files of 8 MiB.
-
-    The proxy invents the files: SeaweedFS gave half the speed and about the same peak, 200 MiB (measured).
-    Eight files of 8 MiB do not fill the target: this finds memory that is not given back.
-    """
-    files = {f"{number:03}-{number % 8:04}": 8 * MIB for number in range(200)}
-    digests = {each: hashlib.sha256(content_at(f"{each:04}", 0, 8 * MIB)).hexdigest() for each in range(8)}
-    keys = sorted(files)
-    with proxy(weed.url) as front:
-        front.decide = ScriptedBucket(files).decide
-        with mounted(weed.make_bucket(), work, "--memory-target", "512", url=front.url) as mount:
-            programs = [readers.start("digests", *(mount.path / key for key in keys[first::8])) for first in range(8)]
-            for first, program in enumerate(programs):
-                assert readers.answer(program, 120) == [digests[first]] * 25
-            assert mount.rss_mib("VmHWM") < 512 + 150
-            assert mount.warnings() == []
-
-
-def test_memory_target_when_it_is_full(weed: Server, work: Path) -> None:
-    """The daemon's memory stays under 512 + 150 MiB also with 64 large files open, each read ahead of its reader."""
-    files = {f"{number:03}": 1024 * MIB for number in range(64)}
-    with proxy(weed.url) as front, contextlib.ExitStack() as stack:
-        front.decide = ScriptedBucket(files).decide
-        with mounted(weed.make_bucket(), work, "--memory-target", "512", url=front.url) as mount:
-            opened = [stack.enter_context((mount.path / key).open("rb", buffering=0)) for key in files]
-
-            def read(file: io.FileIO) -> None:
-                for offset in range(0, 9 * MIB, MIB):  # the last one waits for a part that was read ahead
-                    assert len(os.pread(file.fileno(), MIB, offset)) == MIB
-
-            with ThreadPoolExecutor(8) as pool:
-                list(pool.map(read, opened))
-            assert mount.rss_mib("VmHWM") < 512 + 150
-            stack.close()
-            assert mount.stop() == 0
-            assert _bytes_asked_for(front) > (512 + 150) * MIB  # more than may be held, so something was given back
-
-
-def _bytes_asked_for(front: Proxy) -> int:
-    """By all GETs of content together."""
-    ranges = [request.headers["range"] for request in front.requests if "range" in request.headers]
-    return sum(
-        int(last) - int(first) + 1 for first, last in (each.removeprefix("bytes=").split("-") for each in ranges)
-    )
