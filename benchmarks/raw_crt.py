@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 import trio
 
+from benchmarks.readers.processes import peak_rss_mib
 from s3mount.config import DEFAULT_PART_SIZE
 from s3mount.core.attrs import ObjectId
 from s3mount.core.location import Location
@@ -91,7 +92,7 @@ async def _run(
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     print(json.dumps({
         "seconds": elapsed, "bytes": n_bytes, "reads": len(latencies), "iops": len(latencies) / elapsed,
-        "p50_ms": statistics.median(latencies) * 1000, "cpu_s": cpu_s, "rss_mib": after.ru_maxrss / 1024,
+        "p50_ms": statistics.median(latencies) * 1000, "cpu_s": cpu_s, "rss_mib": peak_rss_mib(),
     }))  # fmt: skip
 
 

@@ -6,11 +6,11 @@ stops when the last one is done.
 
 import contextlib
 import json
-import resource
 import time
 import traceback
 from collections.abc import Callable
 from multiprocessing import get_context
+from pathlib import Path
 from threading import BrokenBarrierError
 
 Figures = dict[str, float]
@@ -39,7 +39,7 @@ def read_in_processes(n: int, make_reader: Callable[[int], Callable[[], Figures]
             cpu_s = time.process_time()
             figures = read()
             figures["cpu_s"] = time.process_time() - cpu_s
-            figures["rss_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            figures["rss_mib"] = peak_rss_mib()
             answers.put((figures, ""))
         except BaseException:  # the parent waits for an answer, whatever happened
             answers.put(({}, traceback.format_exc()))
@@ -63,6 +63,12 @@ def read_in_processes(n: int, make_reader: Callable[[int], Callable[[], Figures]
     for process in processes:
         process.join()
     return total
+
+
+def peak_rss_mib() -> float:
+    """Of this process since its exec or fork; what getrusage says may be an ancestor's."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
 def report(figures: Figures) -> None:

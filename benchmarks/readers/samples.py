@@ -2,12 +2,10 @@
 
 usage: python -m benchmarks.readers.samples SOURCE MANIFEST PROCESSES SECONDS [again]
 
-MANIFEST is a file of keys, one a line, which all have one directory; a mount lists it before the clock starts, as
-data sets do that look for their files.  With `again` a share is read over and over.
+MANIFEST is a file of keys, one a line.  With `again` a share is read over and over.
 """
 
 import itertools
-import os
 import random
 import sys
 import time
@@ -22,8 +20,6 @@ def main(text: str, manifest: str, processes: str, seconds: str, again: str = ""
     import_library(text)
     keys = Path(manifest).read_text(encoding="ascii").split()
     random.Random(1).shuffle(keys)
-    if text.startswith("path:"):
-        os.listdir(os.path.join(text.removeprefix("path:"), os.path.dirname(keys[0])))
 
     def make_reader(index: int) -> Callable[[], Figures]:
         source = open_source(text)

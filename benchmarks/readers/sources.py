@@ -71,6 +71,7 @@ class Connector:
         from s3torchconnector._s3client import S3Client
 
         self._client = S3Client(_REGION, endpoint=url, s3client_config=S3ClientConfig(force_path_style=True))
+        _ = self._client._client  # made when it is first asked for
         self._bucket = bucket
         self._ranged = S3ReaderConstructor.range_based(buffer_size=0)
         self._readers: dict[tuple[str, int], Any] = {}
@@ -105,6 +106,7 @@ class Fsspec:
             client_kwargs={"region_name": _REGION, "verify": ca}, config_kwargs={"s3": {"addressing_style": "path"}},
             skip_instance_cache=True, use_listings_cache=False,
         )  # fmt: skip
+        _ = self._files.s3  # made when it is first asked for
         self._bucket = bucket
 
     def read(self, key: str) -> int:

@@ -80,6 +80,13 @@ def _points(rows: Iterable[Row], x: str, value: Value) -> tuple[list[float], lis
 
 
 def _label(panel: Any, title: str, x: str, y: str) -> None:
-    panel.set(title=title, xlabel=x, ylabel=y, xscale="log", yscale="log")
+    """Both axes by factors, with plain numbers where the measurements are."""
+    panel.set(title=title, xlabel=x, ylabel=y, yscale="log")
+    panel.set_xscale("log", base=2)
+    ticks = sorted({float(at) for line in panel.lines for at in line.get_xdata()})
+    panel.set_xticks(ticks, [f"{at:g}" for at in ticks])
+    panel.yaxis.set_major_formatter("{x:g}")
+    panel.yaxis.set_minor_formatter("{x:g}")
+    panel.tick_params(axis="y", which="minor", labelsize=6)
     panel.grid(which="both", alpha=0.3)
     panel.legend(fontsize="small")

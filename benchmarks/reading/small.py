@@ -1,6 +1,7 @@
 """Many small files: cold at a distance, by more and more processes; and again, when the kernel has them."""
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,10 +34,17 @@ def small(ground: Ground) -> None:
             ground.raw(raw, link, "samples", manifest, _BYTES, w, ground.seconds(_SECONDS))
             for make in _makers(ground, w):
                 with ground.mounted(make, link) as who:
+                    _list(who)
                     row = ground.row("small", what, who.name, W=w)
                     seconds = ground.seconds(_SECONDS)
                     ground.measure(row, who, link, "samples", who.source, manifest, w, seconds)
         _judge(ground, what, w)
+
+
+def _list(who: Contestant) -> None:
+    """Data sets look for their files before they read them."""
+    if who.daemon:
+        os.listdir(who.path / "small")
 
 
 def _makers(ground: Ground, w: int) -> list[Maker]:
@@ -72,6 +80,7 @@ def epoch(ground: Ground) -> None:
     manifest, link = ground.objects.put_many(keys, _BYTES), ground.link(_DELAY_S)
 
     def second(who: Contestant) -> None:
+        _list(who)
         ground.program("readers.samples", who.source, manifest, 16, 600)
         for w in (1, 4):
             what = f"115 kB files, epoch 2, {w} processes"
