@@ -23,23 +23,24 @@ Read = Callable[[int], int]
 def main(text: str, key: str, size: str, length: str, in_flight: str, seconds: str, how: str = "") -> None:
     import_library(text)
     slots = int(size) // int(length)
-    source = random.Random(1)
-    # Two thousand a second and thread are more than any distance lets through.
-    offsets = [slot * int(length) for slot in source.sample(range(slots), min(slots, 20_000))]
+    # More than any distance lets through in the time.
+    offsets = [slot * int(length) for slot in random.Random(1).sample(range(slots), min(slots, 20_000))]
 
     def make_reader(_: int) -> Callable[[], Figures]:
-        if how == "direct":
-            reads = [_direct(text, key, int(length)) for _ in range(int(in_flight))]
+        if text.startswith("path:"):
+            path, flags = f"{text.removeprefix('path:')}/{key}", os.O_DIRECT if how == "direct" else 0
+            reads = [_open(path, flags, int(length)) for _ in range(int(in_flight))]
         else:
-            opened = open_source(text)
-            reads = [lambda offset: len(opened.read_at(key, offset, int(length)))] * int(in_flight)
+            source = open_source(text)
+            reads = [lambda offset: len(source.read_at(key, offset, int(length)))] * int(in_flight)
         return lambda: _jump(reads, offsets, int(length), float(seconds))
 
     report(read_in_processes(1, make_reader))
 
 
-def _direct(text: str, key: str, length: int) -> Read:
-    descriptor = os.open(f"{text.removeprefix('path:')}/{key}", os.O_RDONLY | os.O_DIRECT)
+def _open(path: str, flags: int, length: int) -> Read:
+    """A descriptor and a buffer of its own for each thread."""
+    descriptor = os.open(path, os.O_RDONLY | flags)
     buffer = mmap.mmap(-1, length)  # aligned to a page
     return lambda offset: os.preadv(descriptor, [buffer], offset)
 
