@@ -81,13 +81,3 @@ def local(directory: Path) -> Maker:
         yield Contestant("local", f"path:{directory}")
 
     return make
-
-
-def kernel_read_ahead(contestant: Contestant, kib: int) -> None:
-    """Set the read-ahead of a mount: 128 is what the kernel gives one that nobody tunes."""
-    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
-        fields = line.split()
-        if fields[4] == str(contestant.path):
-            Path(f"/sys/class/bdi/{fields[2]}/read_ahead_kb").write_text(f"{kib}\n", encoding="ascii")
-            return
-    raise RuntimeError(f"{contestant.path} is not mounted")

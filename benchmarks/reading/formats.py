@@ -3,15 +3,13 @@
 from pathlib import Path
 
 from benchmarks.reading import contestants
-from benchmarks.reading.contestants import Link, Maker, kernel_read_ahead
+from benchmarks.reading.contestants import Link, Maker
 from benchmarks.reading.ground import Ground
 from s3mount.config import DEFAULT_PART_SIZE
 from s3mount.units import GIB, MIB
 
 _SAMPLE = 32_000
 _READERS = 4
-#: What the kernel gives a mount that nobody tunes.
-_UNTUNED_KIB = 128
 _RANKS, _THREADS = 8, 4
 
 
@@ -69,12 +67,11 @@ def slices(ground: Ground) -> None:
     keys = [ground.objects.put_file(f"model/{index:05d}-of-{n:05d}.safetensors", model) for index in range(n)]
     link, total = ground.link(0.03), n * model.stat().st_size
     ours, cat = ground.row("slices", what, "s3mount"), ground.row("slices", what, "s3mount, cat")
+    untuned = contestants.s3mount("--no-kernel-tuning")
     for _ in range(ground.repeats):
-        with ground.mounted(contestants.s3mount(), link) as who:
-            kernel_read_ahead(who, _UNTUNED_KIB)
+        with ground.mounted(untuned, link) as who:
             ground.measure(cat, who, link, "streams", who.source, 1, *keys)
-        with ground.mounted(contestants.s3mount(), link) as who:
-            kernel_read_ahead(who, _UNTUNED_KIB)
+        with ground.mounted(untuned, link) as who:
             paths = [who.path / key for key in keys]
             ground.measure(ours, who, link, "tensors", "slices", _RANKS, _THREADS, *paths)
         ours.note(server_of_files=ours.figures["server_mb"][-1] * 1e6 / total)
