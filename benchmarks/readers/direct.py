@@ -1,4 +1,4 @@
-"""O_DIRECT: threads that read slices of one object by large preadv, and check the bytes.
+"""O_DIRECT: threads that read slices of one object by large preadv, and check both ends of each.
 
 usage: python -m benchmarks.readers.direct DIRECTORY KEY THREADS SLICE CONTENT
 
@@ -14,11 +14,14 @@ from pathlib import Path
 
 from benchmarks.readers.processes import Figures, read_in_processes, report
 
+#: All bytes are compared in the tests; here that would take the time that is measured.
+_CHECKED = 1 << 20
+
 
 def main(directory: str, key: str, threads: str, slice_: str, content: str) -> None:
-    step, expected = int(slice_), Path(content).read_bytes()
-    if step % len(expected):
-        raise ValueError("a slice holds the content a whole number of times")
+    step, piece = int(slice_), Path(content).read_bytes()
+    if step != len(piece):
+        raise ValueError("a slice is the content once")
 
     def make_reader(_: int) -> Callable[[], Figures]:
         descriptor = os.open(f"{directory}/{key}", os.O_RDONLY | os.O_DIRECT)
@@ -36,12 +39,9 @@ def main(directory: str, key: str, threads: str, slice_: str, content: str) -> N
                     if n == 0:
                         break
                     done += n
-                got = memoryview(buffers[index])[:done]
-                pieces = range(0, done, len(expected))
-                is_right = done == wanted and all(
-                    got[at : at + len(expected)] == expected[: done - at] for at in pieces
-                )
-                wrong += not is_right
+                head, tail = min(done, _CHECKED), max(done - _CHECKED, 0)
+                is_right = buffers[index][:head] == piece[:head] and buffers[index][tail:done] == piece[tail:done]
+                wrong += not (is_right and done == wanted)
             return wrong
 
         def run() -> Figures:
