@@ -35,4 +35,4 @@ bench:       ## the numbers of docs/performance.md
 	@$(PY) -m benchmarks.metadata
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-peers build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

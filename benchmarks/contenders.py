@@ -25,10 +25,10 @@ class Contender:
         fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
-    def rss_mib(self) -> float:
-        """Resident memory of the daemon now."""
+    def rss_mib(self, field: str = "VmRSS") -> float:
+        """Resident memory of the daemon now, or at its highest with VmHWM."""
         status = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii")
-        return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+        return int(status.partition(f"{field}:")[2].split()[0]) / 1024
 
 
 @contextlib.contextmanager

@@ -12,10 +12,10 @@ from tests.support.processes import free_port, running, wait_until
 _TEMPLATE = """
 load_module /usr/lib/nginx/modules/ndk_http_module.so;
 load_module /usr/lib/nginx/modules/ngx_http_lua_module.so;
-worker_processes 1; daemon off; pid {directory}/pid; error_log {directory}/error.log;
+worker_processes {workers}; daemon off; pid {directory}/pid; error_log {directory}/error.log;
 events {{ worker_connections 4096; }}
 http {{
-  log_format counted '$request_method $status $body_bytes_sent $request_uri $http_range';
+  log_format counted '$request_method $status $body_bytes_sent $request_uri $http_range $msec $request_time';
   access_log {access} counted;
   client_body_temp_path {directory}/body; proxy_temp_path {directory}/proxy;
   fastcgi_temp_path {directory}/f; uwsgi_temp_path {directory}/u; scgi_temp_path {directory}/s;
@@ -50,7 +50,7 @@ class Front:
 
 @contextlib.contextmanager
 def nginx(
-    upstream: str, directory: Path, *, delay_s: float = 0.0, rate: str = "0", tls: str | None = None
+    upstream: str, directory: Path, *, delay_s: float = 0.0, rate: str = "0", tls: str | None = None, workers: int = 1
 ) -> Iterator[Front]:
     """nginx in front of `upstream` (host:port).
 
@@ -58,6 +58,7 @@ def nginx(
         delay_s: before each request is forwarded.
         rate: bytes per second and connection, as nginx writes it ("90m"); "0" for no limit.
         tls: PEM file with key and certificate; plain http without.
+        workers: processes of nginx; one of them ends TLS at about 1 GB/s.
     """
     directory.mkdir(parents=True)
     port, access = free_port(), directory / "access.log"
@@ -65,7 +66,7 @@ def nginx(
     certificate = f"ssl_certificate {tls}; ssl_certificate_key {tls};" if tls else ""
     text = _TEMPLATE.format(
         directory=directory, access=access, upstream=upstream, port=port, ssl=" ssl" if tls else "",
-        certificate=certificate, sleep=sleep, rate=rate,
+        certificate=certificate, sleep=sleep, rate=rate, workers=workers,
     )  # fmt: skip
     config = directory / "nginx.conf"
     config.write_text(text, encoding="utf-8")

@@ -47,8 +47,8 @@ def tree(directory: str, n: int, n_directories: int) -> list[str]:
     return [f"{directory}/d{index:04d}/{number:06d}.bin" for index in range(n_directories) for number in range(each)]
 
 
-def store(url: str, bucket: str, keys: Iterable[str]) -> None:
-    """An object of one byte for each key, by the CRT: as fast as the server takes them.
+def store(url: str, bucket: str, keys: Iterable[str], content: bytes = b"x") -> None:
+    """The same small object under each key, by the CRT: as fast as the server takes them.
 
     Raises:
         RuntimeError: a PUT failed.
@@ -70,11 +70,11 @@ def store(url: str, bucket: str, keys: Iterable[str]) -> None:
             failures.append(error)
         slots.release()
 
-    headers = [("Host", urlsplit(url).netloc), ("Content-Length", "1")]
+    headers = [("Host", urlsplit(url).netloc), ("Content-Length", str(len(content)))]
     for key in keys:
         slots.acquire()
         path = f"/{bucket}/{quote(key)}"
-        request = HttpRequest("PUT", path, HttpHeaders(headers), io.BytesIO(b"x"))
+        request = HttpRequest("PUT", path, HttpHeaders(headers), io.BytesIO(content))
         client.make_request(type=S3RequestType.DEFAULT, operation_name="PutObject", request=request, on_done=done)
     for _ in range(_IN_FLIGHT):
         slots.acquire()
