@@ -113,7 +113,7 @@ def from_botocore(error: Exception, *, bucket: str, key: str, operation: str) ->
         details = answer.get("Error", {})
         return from_answer(
             str(details.get("Code", "")),
-            str(details.get("Message", "")),
+            str(details.get("Message") or ""),  # an empty element is None
             int(meta.get("HTTPStatusCode", 0)),
             region=str(details.get("Region", "") or headers.get("x-amz-bucket-region", "")),
             bucket=bucket,

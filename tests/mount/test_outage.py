@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-import subprocess
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -81,10 +81,6 @@ class _Away:
             self.refused += 1
             return self._fault
 
-    def for_ever(self) -> None:
-        with self._lock:
-            self._until = float("inf")
-
 
 @pytest.mark.parametrize("absence", _ABSENCES)
 def test_an_outage_in_the_middle_of_a_file(front: Proxy, bucket: str, work: Path, absence: str) -> None:
@@ -109,7 +105,7 @@ def test_an_outage_in_the_middle_of_a_file(front: Proxy, bucket: str, work: Path
 def test_error_does_not_wait(front: Proxy, bucket: str, work: Path) -> None:
     """With --on-outage error the same read is EIO after AWS_MAX_ATTEMPTS."""
     with mounted(bucket, work, "--on-outage", "error", url=front.url) as mount:
-        _Away(front, _ABSENCES["500"]).for_ever()
+        front.decide = lambda request: None if request.is_list else _ABSENCES["500"]
         with pytest.raises(OSError, match="Input/output error"):
             (mount.path / "large").read_bytes()
         assert mount.stop() == 0
@@ -136,17 +132,16 @@ def test_an_outage_longer_than_the_window(front: Proxy, bucket: str, work: Path)
 
 def test_a_killed_reader_is_gone(front: Proxy, bucket: str, work: Path) -> None:
     """A program killed while its buffered read waits for S3 is gone at once, and the mount can be stopped."""
-    with mounted(bucket, work, url=front.url) as mount:
-        path = mount.path / "large"
-        with open(path, "rb", buffering=0) as file:
-            file.read(1)
-            away = _Away(front, _ABSENCES["closed"])
-            away.for_ever()
-            away.begun.set()
-            reader = subprocess.Popen(["tail", "-c", "100", str(path)], stdout=subprocess.DEVNULL)
-            wait_until(lambda: away.refused > 0, 30, "the read that fails")
-            reader.kill()
-            assert reader.wait(20) == -9
+    flags = ("--on-outage", "wait:1h", "--metadata-ttl", "indefinite")
+    with mounted(bucket, work, *flags, url=front.url) as mount:
+        assert "large" in os.listdir(mount.path)
+        front.decide = lambda request: None if request.is_list else _ABSENCES["closed"]
+        front.reset()
+        reader = readers.start("read_at", mount.path / "large", str(60 * MIB), "4096")
+        wait_until(lambda: front.count("GET", is_list=False) > 0, 30, "the read that fails")
+        reader.kill()
+        reader.communicate(timeout=60)
+        assert reader.returncode == -signal.SIGKILL
         assert mount.stop() == 0
 
 

@@ -156,6 +156,13 @@ def test_a_list_that_finds_nothing_is_about_the_bucket() -> None:
     assert type(from_answer("404", "", 404, operation="ListObjectsV2")) is errors.NotS3
 
 
+def test_an_empty_message_is_none() -> None:
+    """botocore makes None of an empty element, which is no word for the log."""
+    details = {"Error": {"Code": "InternalError", "Message": None}, "ResponseMetadata": {"HTTPStatusCode": 500}}
+    found = from_botocore(boto.ClientError(details, "GetObject"), **CONTEXT)
+    assert found.message == "S3 answered 500 InternalError"
+
+
 def test_an_archived_object_says_what_to_do() -> None:
     """The message names the way out."""
     assert "restore" in str(from_answer("InvalidObjectState", "", 403))
