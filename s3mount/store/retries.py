@@ -122,7 +122,9 @@ class Retries:
                 step = next_step(self._patience, began_at, failed_at, attempts, now, self._chance())
                 if step is None:
                     if attempts > 1:
-                        failure.message += f"; asked {attempts} times in {now - began_at:.0f} s"
+                        failure.message = (
+                            failure.message.rstrip(".") + f"; asked {attempts} times in {now - began_at:.0f} s"
+                        )
                     raise failure
                 is_last = step.is_last
                 with trio.move_on_at(step.at):

@@ -296,4 +296,4 @@ def test_a_listing_throttled_for_ever_fails_and_the_next_works(large: ListedBuck
         assert sorted(os.listdir(mount.path / "big")) == _NAMES
         assert mount.stop() == 0  # so that the log is whole
         [line] = mount.warnings()
-        assert "readdir: EIO: S3 asks to slow down" in line
+        assert "readdir: EIO: S3 answered 503 SlowDown" in line
