@@ -12,6 +12,7 @@ from s3mount import errors
 from s3mount.core.attrs import ObjectId
 from s3mount.core.backoff import Patience
 from s3mount.core.ranges import ByteRange
+from s3mount.core.waits import Arrival
 from s3mount.errors import (
     ObjectNotFound,
     StoreError,
@@ -255,7 +256,7 @@ async def test_probes_that_hang_do_not_stop_the_next(autojump_clock: MockClock) 
     began = trio.current_time()
 
     class Nowhere(FakeStore):
-        async def get_range(self, wanted: ObjectId, span: ByteRange) -> bytes:
+        async def get_range(self, wanted: ObjectId, span: ByteRange, arrival: Arrival | None = None) -> bytes:
             if trio.current_time() < began + 0.05:
                 raise StoreUnreachable("refused")
             if trio.current_time() < began + 30:
