@@ -17,6 +17,7 @@ from pathlib import Path
 
 from s3mount.cache.ages import MetadataConfig
 from s3mount.core.attrs import Ownership
+from s3mount.core.backoff import Patience
 from s3mount.core.ttl import TimeToLive
 from s3mount.errors import BadOption
 from s3mount.fuse.session import FuseConfig
@@ -71,6 +72,7 @@ class MountConfig:
     s3: S3Config
     crt: CrtConfig
     guard: GuardConfig
+    patience: Patience
     read: ReadConfig
     metadata: MetadataConfig
     owner: Ownership

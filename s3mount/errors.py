@@ -67,7 +67,7 @@ class StaleInode(FileSystemError):
 
 
 class StoreError(S3MountError):
-    """A request to S3 did not give what was asked.
+    """A request to S3 did not give what was asked; of no kind below, it would not the next time either.
 
     Args:
         message: what happened, in words for the person on call.
@@ -166,11 +166,11 @@ class NotS3(StoreError):
 
 
 class StoreThrottled(StoreError):
-    """S3 asked to slow down more often than the retries allow."""
+    """S3 asked to slow down."""
 
 
 class StoreFailure(StoreError):
-    """S3 answered with an error nobody expected, or the answer broke off, after all retries."""
+    """S3 or the way to it failed: a 5xx, an answer that broke off; the next attempt may be answered."""
 
 
 class StoreTimeout(StoreError):

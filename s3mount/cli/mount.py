@@ -16,7 +16,7 @@ import click
 
 from s3mount import __version__
 from s3mount.cli.bucket import s3_config
-from s3mount.cli.values import DURATION, MODE, TTL, size_in
+from s3mount.cli.values import DURATION, MODE, OUTAGE, TTL, size_in
 from s3mount.config import (
     DEFAULT_GBPS,
     DEFAULT_PART_SIZE,
@@ -27,6 +27,7 @@ from s3mount.config import (
     size_components,
 )
 from s3mount.core.attrs import Ownership
+from s3mount.core.backoff import Patience
 from s3mount.core.location import parse_location
 from s3mount.daemon import background, exits, runtime
 from s3mount.daemon.logs import logging_to
@@ -78,7 +79,9 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
         flag("--memory-target", type=size_in(MIB), metavar="MIB",
              help="Memory for data in flight and read ahead.  [default: a quarter of the RAM, at most 4 GiB]"),
         flag("--request-deadline", type=DURATION, default="60", show_default=True, metavar="SECONDS",
-             help="Longest time a call may take before it fails with ETIMEDOUT."),
+             help="Longest time a request may take before it fails with ETIMEDOUT."),
+        flag("--on-outage", type=OUTAGE, default="wait", show_default=True, metavar="WHAT",
+             help="While S3 does not answer: wait[:SECONDS], 90 s if not said, or error."),
         flag("--read-ahead-kib", type=click.IntRange(*READ_AHEAD_RANGE_KIB), default=READ_AHEAD_KIB, show_default=True,
              metavar="KIB", help="How far the kernel reads ahead of a buffered reader; needs root."),
         flag("--no-kernel-tuning", is_flag=True, help="Leave the kernel's read-ahead as it is."),
@@ -139,10 +142,12 @@ def build_config(bucket: str, directory: str, flags: Mapping[str, Any], environ:
         click.echo(f"s3mount: --memory-target {format_size(limits.memory_target)} is {may}", err=True)
     if flags["allow_other"] and flags["allow_root"]:
         raise BadOption("--allow-other and --allow-root exclude each other")
+    s3 = s3_config(location, flags, environ)
     return MountConfig(
-        s3=s3_config(location, flags, environ),
+        s3=s3,
         crt=crt,
         guard=guard,
+        patience=Patience(guard.deadline_s, flags["on_outage"], s3.max_attempts),
         read=read,
         metadata=metadata_config(flags["metadata_ttl"], flags["negative_metadata_ttl"]),
         owner=Ownership(

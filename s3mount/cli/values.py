@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from s3mount.core.backoff import Patience
 from s3mount.core.ttl import parse_ttl
 from s3mount.units import parse_duration, parse_size
 
@@ -42,6 +43,18 @@ def _parse_mode(text: str) -> int:
     return mode
 
 
+def _parse_outage(text: str) -> float:
+    """Seconds to wait for S3: "wait" for the default, "wait:30", "wait:5min"; 0 for "error"."""
+    how, colon, time = text.partition(":")
+    if text == "error":
+        return 0.0
+    seconds = parse_duration(time) if colon else Patience().window_s
+    if how != "wait" or seconds <= 0:
+        raise ValueError(f"{text!r} says nothing of an outage; write wait, wait:SECONDS (more than 0) or error")
+    return seconds
+
+
 DURATION = _Parsed("duration", parse_duration)
 TTL = _Parsed("time", parse_ttl)
+OUTAGE = _Parsed("outage", _parse_outage)
 MODE = _Parsed("mode", _parse_mode)

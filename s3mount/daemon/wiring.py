@@ -25,9 +25,11 @@ from s3mount.fuse.operations import Operations
 from s3mount.store.catalogue import SplitCatalogue
 from s3mount.store.connect import connect
 from s3mount.store.guarded import GuardedStore
+from s3mount.store.patient import PatientStore
 from s3mount.store.racing import RacingStore
+from s3mount.store.retries import Retries
 
-#: Seconds that a whole call gets beyond the deadline of a request: when S3 is late, the request
+#: Seconds that a whole call gets beyond what a request may take: when S3 is late, the request
 #: fails first, and the log names bucket, key and operation.
 _NAMING_S = 1.0
 
@@ -55,7 +57,9 @@ async def components(config: MountConfig) -> AsyncIterator[Components]:
     async with connect(config.s3, config.crt) as connection, trio.open_nursery() as nursery:
         catalogue = SplitCatalogue(connection.reader, connection.catalogue)
         bucket = config.s3.location.bucket
-        store = GuardedStore(catalogue, connection.reader, config.guard, bucket=bucket)
+        guarded = GuardedStore(catalogue, connection.reader, config.guard, bucket=bucket)
+        last = guarded.through(connection.catalogue, connection.catalogue)
+        store = PatientStore(RacingStore(guarded, nursery), Retries(config.patience), last)
         cache = MetadataCache(trio.current_time, config.metadata)
         lister = DirectoryLister(store, cache, nursery)
         root_key = config.s3.location.prefix
@@ -71,15 +75,13 @@ async def components(config: MountConfig) -> AsyncIterator[Components]:
             root_key,
             lister=lister,
             cache=cache,
-            blocks=BlockStore(
-                RacingStore(store, nursery), budget, nursery, config.read.part_size, waits, grew=heap.grew
-            ),
+            blocks=BlockStore(store, budget, nursery, config.read.part_size, waits, grew=heap.grew),
             versions=VersionCheck(resolver, lister, cache, store, waits),
             notifier=notifier,
             owner=replace(config.owner, directory_mtime_s=int(time.time())),
             give_back=trim,
         )
-        boundary = Boundary(config.guard.deadline_s + _NAMING_S)
+        boundary = Boundary(config.patience.total_s + _NAMING_S)
         operations = Operations(filesystem, boundary)
-        yield Components(operations, boundary, filesystem, notifier, store, budget, connection.region)
+        yield Components(operations, boundary, filesystem, notifier, guarded, budget, connection.region)
         nursery.cancel_scope.cancel()

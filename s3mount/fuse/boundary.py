@@ -106,7 +106,7 @@ class Boundary:
             raise self._reply(operation, error) from error
         elif isinstance(error, trio.TooSlowError):
             late = errors.StoreTimeout(
-                f"no answer within {self._deadline_s:g} s (--request-deadline)", operation=operation
+                f"no answer within {self._deadline_s:g} s (--request-deadline, --on-outage)", operation=operation
             )
             raise self._reply(operation, late) from error
         elif isinstance(error, Exception) and not isinstance(error, pyfuse3.FUSEError):

@@ -6,7 +6,7 @@ of the root directory.  The CRT then proves the same with a request of its own, 
 trusts and signs by itself.  Where the user says that listing is not permitted, a LIST that S3
 denies proves as much, because S3 checks the signature first; there is no first page then.
 
-While probing, retries must not hide a plain mistake for a minute: `_Watch` sees every attempt and
+Nothing is waited for yet, and retries must not hide a plain mistake for a minute: `_Watch` sees every attempt and
 ends the probe at once when the certificate is not trusted or the answer is not S3's, and after
 `_MAX_REFUSALS` failed connections; and everything together has `PROBE_DEADLINE_S`, after which the
 last answer is the reason.
@@ -22,10 +22,12 @@ import trio
 from botocore import exceptions as boto
 from botocore.parsers import ResponseParserError
 
+from s3mount.core.backoff import Patience
 from s3mount.core.listing import ListPage
 from s3mount.errors import AccessDenied, StoreError, StoreUnreachable, WrongRegion
-from s3mount.store.base import Catalogue
+from s3mount.store.base import ObjectStore
 from s3mount.store.crt import CrtConfig, CrtReader, crt_reader
+from s3mount.store.retries import Retries
 from s3mount.store.s3 import S3Store
 from s3mount.store.s3_errors import from_botocore
 from s3mount.store.session import S3Config, S3Session
@@ -46,7 +48,7 @@ class Connection:
             where S3 denies it and `S3Config.may_list` is False.
     """
 
-    catalogue: Catalogue
+    catalogue: ObjectStore
     reader: CrtReader
     region: str
     root_page: ListPage | None
@@ -115,7 +117,7 @@ async def connect(s3: S3Config, crt: CrtConfig) -> AsyncIterator[Connection]:
         reader = await stack.enter_async_context(crt_reader(endpoint, credentials, session.ca_bundle, s3, crt))
         with _within(deadline, s3):
             try:
-                await reader.probe()
+                await _retries(s3).ask("ListObjectsV2", s3.location.prefix, (reader.probe, reader.probe))
             except StoreError as error:
                 if not _is_accepted(error, s3):
                     raise
@@ -126,7 +128,7 @@ async def connect(s3: S3Config, crt: CrtConfig) -> AsyncIterator[Connection]:
 
 @dataclass(frozen=True)
 class _Found:
-    catalogue: Catalogue
+    catalogue: ObjectStore
     region: str
     page: ListPage | None
     asked_at: float
@@ -149,7 +151,8 @@ async def _probe(client: Any, s3: S3Config, region: str, deadline: float) -> _Fo
     try:
         with _within(deadline, s3), watch.scope:
             try:
-                page = await store.list_page(s3.location.prefix)
+                asks = store.list_page, store.list_page
+                page = await _retries(s3).ask("ListObjectsV2", s3.location.prefix, asks, s3.location.prefix)
             except StoreError as error:
                 failure = error
     except StoreUnreachable as error:
@@ -168,6 +171,10 @@ async def _probe(client: Any, s3: S3Config, region: str, deadline: float) -> _Fo
     if failure is not None and not _is_accepted(failure, s3):
         raise failure
     return _Found(store, region, page, asked_at)
+
+
+def _retries(s3: S3Config) -> Retries:
+    return Retries(Patience(PROBE_DEADLINE_S, window_s=0.0, max_attempts=s3.max_attempts))
 
 
 def _is_accepted(error: StoreError, s3: S3Config) -> bool:

@@ -208,13 +208,7 @@ async def crt_reader(
         part_size=transit.pool_part_size,  # each request says what its own parts are
         throughput_target_gbps=config.connections * _GBPS_PER_CONNECTION,
         memory_limit=transit.pool_limit,
-        retry_config=_retries(s3.max_attempts),
+        retry_config=S3RetryConfig(retry_mode=S3RetryMode.NONE),  # store.retries repeats, and sees each failure
         connect_timeout_ms=CONNECT_TIMEOUT_S * 1000,
     )
     yield CrtReader(client, endpoint, credentials, s3, transit)
-
-
-def _retries(max_attempts: int) -> S3RetryConfig:
-    if max_attempts <= 1:
-        return S3RetryConfig(retry_mode=S3RetryMode.NONE)
-    return S3RetryConfig(max_retries=max_attempts - 1, retry_mode=S3RetryMode.EXPONENTIAL_BACKOFF)

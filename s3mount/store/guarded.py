@@ -3,9 +3,11 @@
 INVARIANT: no request to S3 leaves this process but through here, so each has a deadline, and
 the counters are the truth that tests and statistics state.
 
-Retries are not here: botocore and the CRT each retry below this line, within the deadline.
+Nothing is repeated here: `store.retries` does that, above this line, so that each attempt is
+limited and counted.
 """
 
+import copy
 import math
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -27,7 +29,7 @@ class GuardConfig:
     """Limits of one mount.
 
     Attributes:
-        deadline_s: total time of one request with all its retries.
+        deadline_s: total time of one attempt, the wait for its place included.
         max_gets: GETs in flight; the CRT is told to open as many connections.
         max_lists: LIST and HEAD in flight; each page costs tens of milliseconds of parsing, so
             more would only delay the others.
@@ -70,6 +72,12 @@ class GuardedStore:
         self._gets = trio.CapacityLimiter(config.max_gets)
         self._lists = trio.CapacityLimiter(config.max_lists)
         self._counts: Counter[str] = Counter()
+
+    def through(self, catalogue: Catalogue, reader: RangeReader) -> "GuardedStore":
+        """Other clients of the same bucket, under the same limits and counters."""
+        other = copy.copy(self)
+        other._catalogue, other._reader = catalogue, reader
+        return other
 
     @property
     def is_ordered(self) -> bool:

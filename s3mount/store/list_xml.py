@@ -19,7 +19,7 @@ from xml.parsers import expat
 
 from s3mount.core.attrs import ObjectStat
 from s3mount.core.listing import ListPage
-from s3mount.errors import NotS3, StoreFailure
+from s3mount.errors import NotS3, StoreError, StoreFailure
 from s3mount.store.list_rows import Rows, read_rows
 
 _ROOT = "ListBucketResult"
@@ -39,7 +39,8 @@ def parse_list_page(body: bytes) -> ListPage:
 
     Raises:
         NotS3: another document.
-        StoreFailure: the document is cut off, or a value is missing or impossible.
+        StoreFailure: the document is cut off.
+        StoreError: a value is missing or impossible.
     """
     rows = read_rows(body)
     if rows is not None:
@@ -60,7 +61,7 @@ def parse_list_page(body: bytes) -> ListPage:
         kind = StoreFailure if builder.root else NotS3
         raise kind(f"the answer to a LIST is not a whole document: {error}", operation="ListObjectsV2") from error
     except (KeyError, ValueError, OverflowError) as error:
-        raise StoreFailure(f"a LIST entry lacks or garbles {error}", operation="ListObjectsV2") from error
+        raise StoreError(f"a LIST entry lacks or garbles {error}", operation="ListObjectsV2") from error
 
 
 class _PageBuilder:

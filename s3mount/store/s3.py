@@ -19,6 +19,7 @@ from s3mount.core.ranges import ByteRange
 from s3mount.core.waits import Arrival
 from s3mount.errors import NotS3, ObjectChanged, ObjectNotFound, StoreFailure
 from s3mount.store.base import MAX_PAGE
+from s3mount.store.checksums import REQUEST_HEADER, checksum_of
 from s3mount.store.s3_errors import from_botocore, from_provider
 from s3mount.store.session import S3Config
 
@@ -32,6 +33,7 @@ class S3Store:
 
     def __init__(self, client: Any, config: S3Config) -> None:
         self._client = client
+        client.meta.events.register("before-call.s3.GetObject", _ask_for_checksum)
         self._bucket = config.location.bucket
         self._arguments = config.arguments
 
@@ -113,6 +115,10 @@ class S3Store:
         if arrival is not None:
             arrival.first_byte_at, arrival.last_byte_at = first_byte_at, trio.current_time()
         check_content(len(content), answer.get("ETag", ""), wanted, span)
+        checksum = checksum_of(answer["ResponseMetadata"]["HTTPHeaders"])
+        if checksum is not None:
+            checksum.update(content)
+            checksum.verify(wanted.key)
         return content
 
     @contextmanager
@@ -124,6 +130,12 @@ class S3Store:
             if isinstance(error, ClientError) and error.operation_name != operation:
                 raise from_provider(error) from error  # signing renewed the credentials by a request of its own
             raise from_botocore(error, bucket=self._bucket, key=key, operation=operation) from error
+
+
+def _ask_for_checksum(params: dict[str, Any], **_: Any) -> None:
+    """By header: by argument botocore would compare a range with the checksum of the whole object."""
+    if params["headers"].get("Range", "").startswith("bytes=0-"):
+        params["headers"].update([REQUEST_HEADER])
 
 
 def check_version(etag: str, wanted: ObjectId, operation: str) -> None:

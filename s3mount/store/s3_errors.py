@@ -6,6 +6,7 @@ Source of the codes: Amazon S3 API Reference, "Error responses".
 
 import re
 from collections.abc import Mapping
+from http import HTTPStatus
 
 from awscrt.exceptions import AwsCrtError
 from botocore import exceptions as boto
@@ -47,6 +48,11 @@ _BY_CODE: Mapping[str, type[errors.StoreError]] = {
     "TooManyRequests": errors.StoreThrottled,
     "RequestLimitExceeded": errors.StoreThrottled,
     "503": errors.StoreThrottled,
+    "InternalError": errors.StoreFailure,
+    "RequestTimeout": errors.StoreFailure,
+    "408": errors.StoreFailure,
+    "NotImplemented": errors.StoreError,
+    "501": errors.StoreError,
     "429": errors.StoreThrottled,
     "PermanentRedirect": errors.WrongRegion,
     "TemporaryRedirect": errors.WrongRegion,
@@ -57,7 +63,7 @@ _BY_CODE: Mapping[str, type[errors.StoreError]] = {
 
 #: botocore's exceptions when there was no usable answer; the first that matches counts.
 _BY_BOTO: tuple[tuple[type[Exception], type[errors.StoreError], str], ...] = (
-    (boto.SSLError, errors.UntrustedCertificate, "the server's certificate is not trusted"),
+    (boto.SSLError, errors.StoreUnreachable, "the server does not speak TLS, or not as we do; is it http://?"),
     (boto.ConnectTimeoutError, errors.StoreUnreachable, "no connection within the time-out"),
     (boto.EndpointConnectionError, errors.StoreUnreachable, "no connection"),
     (boto.ProxyConnectionError, errors.StoreUnreachable, "no connection to the proxy"),
@@ -107,7 +113,7 @@ def from_botocore(error: Exception, *, bucket: str, key: str, operation: str) ->
         details = answer.get("Error", {})
         return from_answer(
             str(details.get("Code", "")),
-            str(details.get("Message", "")),
+            str(details.get("Message") or ""),  # an empty element is None
             int(meta.get("HTTPStatusCode", 0)),
             region=str(details.get("Region", "") or headers.get("x-amz-bucket-region", "")),
             bucket=bucket,
@@ -115,10 +121,13 @@ def from_botocore(error: Exception, *, bucket: str, key: str, operation: str) ->
             operation=operation,
             request_id=str(meta.get("RequestId", "") or headers.get("x-amz-request-id", "")),
         )
+    if isinstance(error, boto.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
+        message = f"the server's certificate is not trusted: {error}"
+        return errors.UntrustedCertificate(message, bucket=bucket, key=key, operation=operation)
     for kind, ours, meaning in _BY_BOTO:
         if isinstance(error, kind):
             return ours(f"{meaning}: {error}", bucket=bucket, key=key, operation=operation)
-    return errors.StoreFailure(f"the request failed: {error!r}", bucket=bucket, key=key, operation=operation)
+    return errors.StoreError(f"the request failed: {error!r}", bucket=bucket, key=key, operation=operation)
 
 
 def from_provider(error: Exception) -> errors.StoreError:
@@ -165,12 +174,13 @@ def from_crt(
     for prefix, ours, meaning in _BY_CRT_NAME:
         if name.startswith(prefix):
             return ours(f"{meaning} ({name})", **context)
-    return errors.StoreFailure(f"the request failed after all retries ({name})", **context)
+    return errors.StoreFailure(f"the request failed ({name})", **context)
 
 
 def from_answer(code: str, message: str, status: int, *, region: str = "", **context: str) -> errors.StoreError:
     """Our error for an S3 error answer: its code decides, else the HTTP status."""
-    kind = _BY_CODE.get(code) or _BY_CODE.get(str(status)) or errors.StoreFailure
+    unknown = errors.StoreFailure if status >= HTTPStatus.INTERNAL_SERVER_ERROR else errors.StoreError
+    kind = _BY_CODE.get(code) or _BY_CODE.get(str(status)) or unknown
     if kind is errors.ObjectNotFound and context.get("operation") == "ListObjectsV2":
         # A LIST asks for no object; S3 says NoSuchBucket, and a web server says nothing.
         kind = errors.BucketNotFound if code and not code.isdigit() else errors.NotS3

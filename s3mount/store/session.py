@@ -49,7 +49,7 @@ class S3Config:
         inferred_region: from AWS_REGION; corrected from the bucket's answer.
         is_anonymous: send unsigned requests.
         ca_bundle: PEM file of trusted authorities; None for AWS_CA_BUNDLE or the system's.
-        max_attempts: of every request, in both clients (AWS_MAX_ATTEMPTS).
+        max_attempts: of every request (AWS_MAX_ATTEMPTS); here, of those before the mount is ready.
         may_list: False accepts a bucket that denies LIST.
     """
 
@@ -193,7 +193,7 @@ class S3Session:
             read_timeout=_READ_TIMEOUT_S,
             max_pool_connections=64,
             user_agent_extra=f"s3mount/{__version__}",
-            retries={"mode": "standard", "total_max_attempts": self._config.max_attempts},
+            retries={"mode": "standard", "total_max_attempts": 1},  # store.retries repeats
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
             s3={

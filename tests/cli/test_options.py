@@ -12,6 +12,7 @@ from s3mount import __version__
 from s3mount.cache.ages import MetadataConfig
 from s3mount.cli.mount import build_config, main
 from s3mount.config import MountConfig
+from s3mount.core.backoff import Patience
 from s3mount.core.location import Location
 from s3mount.core.ttl import INDEFINITE, MINIMAL, TimeToLive
 from s3mount.daemon.exits import ExitCode
@@ -28,6 +29,7 @@ FLAGS = {
     "--memory-target", "--request-deadline", "--foreground", "-f", "--debug", "-d", "--log-directory", "-l",
     "--no-log", "--version", "--without-listing", "--metadata-ttl", "--negative-metadata-ttl",
     "--max-threads", "--no-kernel-tuning", "--read-ahead-kib",
+    "--on-outage",
 }  # fmt: skip
 
 
@@ -106,6 +108,10 @@ def test_defaults() -> None:
         (["--metadata-ttl", "60", "--negative-metadata-ttl", "0"], "metadata", MetadataConfig(TimeToLive(60), MINIMAL)),
         (["--negative-metadata-ttl", "60"], "metadata", MetadataConfig(MINIMAL, TimeToLive(60))),
         (["--request-deadline", "2min"], "guard.deadline_s", 120.0),
+        (["--request-deadline", "2min"], "patience", Patience(120.0, 90.0, 10)),
+        (["--on-outage", "wait"], "patience", Patience(60.0, 90.0, 10)),
+        (["--on-outage", "wait:5min"], "patience", Patience(60.0, 300.0, 10)),
+        (["--on-outage", "error"], "patience", Patience(60.0, 0.0, 10)),
         (["-d"], "log.is_debug", True),
         (["--no-log"], "log.is_off", True),
         (["-l", "/var/log/x"], "log.directory", Path("/var/log/x")),
@@ -158,6 +164,7 @@ def test_relative_paths_survive_the_change_of_directory(monkeypatch: pytest.Monk
         ({"AWS_ENDPOINT_URL": ""}, "s3.endpoint_url", None),
         ({"AWS_CA_BUNDLE": __file__}, "s3.ca_bundle", __file__),
         ({"AWS_MAX_ATTEMPTS": "3"}, "s3.max_attempts", 3),
+        ({"AWS_MAX_ATTEMPTS": "3"}, "patience.max_attempts", 3),
     ],
     ids=str,
 )
@@ -222,6 +229,7 @@ def test_contradictions(flags: list[str], env: dict[str, str], says: str) -> Non
         (["--gid", "staff"], "'staff' is not a valid integer"),
         (["--request-deadline", "0"], "--request-deadline must be greater than 0"),
         (["--request-deadline", "soon"], "'soon' is not a duration"),
+        (["--on-outage", "retry"], "write wait, wait:SECONDS (more than 0) or error"),
         (["--metadata-ttl", "never"], "'never' is not a time; write minimal, indefinite"),
         (["--negative-metadata-ttl", "200000d"], "more than 100 years"),
         (["--maximum-throughput-gbps", "nan"], "--maximum-throughput-gbps must be a number greater than 0"),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from s3mount.cli.values import DURATION, MODE, size_in
+from s3mount.cli.values import DURATION, MODE, OUTAGE, size_in
 from s3mount.units import KIB, MIB
 
 
@@ -67,7 +67,22 @@ def test_not_a_duration(text: str) -> None:
         convert(DURATION, text)
 
 
-@pytest.mark.parametrize("kind", [MODE, DURATION, size_in(1)])
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("wait", 90.0), ("wait:30", 30.0), ("wait:5min", 300.0), ("wait:0.5s", 0.5), ("error", 0.0)]
+)
+def test_outages(text: str, seconds: float) -> None:
+    """How long S3 is waited for; an error at once is no wait at all."""
+    assert convert(OUTAGE, text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "Wait", "wait:", "wait:0", "wait:soon", "error:5", "30"])
+def test_not_an_outage(text: str) -> None:
+    """Nonsense is refused with what to write."""
+    with pytest.raises(click.BadParameter, match="write"):
+        convert(OUTAGE, text)
+
+
+@pytest.mark.parametrize("kind", [MODE, DURATION, OUTAGE, size_in(1)])
 def test_a_value_stays_itself(kind: click.ParamType[Any]) -> None:
     """A default that is a number already is not parsed again (click converts defaults too)."""
     assert convert(kind, 5) == 5

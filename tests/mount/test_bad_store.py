@@ -207,6 +207,8 @@ def test_https_to_a_server_without_tls(mnt: Path) -> None:
     with scripted(ScriptedBucket(BUCKET)) as server:
         url = server.url.replace("http://", "https://")
         line = refusal(mnt, ExitCode.ENDPOINT, *at(url, mnt), within_s=WITHIN_S)
+    assert "does not speak TLS" in line
+    assert "not trusted" not in line
     assert BUCKET in line
 
 

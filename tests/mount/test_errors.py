@@ -21,6 +21,8 @@ _CONTENTS = {"dir/small": b"hello", "dir/large": make_content("large", 12 * MIB)
 _KEYS = tuple(_CONTENTS)
 #: A name that no probe and no listing proved a moment ago, so that looking it up asks S3.
 _UNSEEN = "directory"
+#: Nothing waits for S3: what AWS_MAX_ATTEMPTS and --request-deadline do not give is an error.
+_ERROR = ("--on-outage", "error")
 
 
 @pytest.fixture(scope="module")
@@ -94,22 +96,26 @@ def test_a_buffered_read_is_asked_twice(weed: Server, bucket: str, work: Path) -
 @pytest.mark.parametrize("status", [503, 500])
 @pytest.mark.parametrize("key", _KEYS)
 def test_broken_for_ever(weed: Server, bucket: str, work: Path, key: str, status: int) -> None:
-    """A GET that S3 throttles or fails after all retries is EIO, and is logged once with bucket, key and operation."""
+    """A GET that S3 throttles or fails after all retries is EIO, and is logged once with bucket, key, operation and
+    request id.
+    """
     code = {503: "SlowDown", 500: "InternalError"}[status]
-    with proxy(weed.url) as front, mounted(bucket, work, url=front.url) as mount:
+    with proxy(weed.url) as front, mounted(bucket, work, *_ERROR, url=front.url) as mount:
         front.decide = _on_get(Fault(answer=error_answer(status, code)))
         front.reset()
         assert _read(mount.path / key) == "EIO"
         assert front.count("GET", is_list=False) >= 4  # AWS_MAX_ATTEMPTS of the tests
-        _assert_logged_once(mount, bucket, key, "GetObject")
+        _assert_logged_once(mount, bucket, key, "GetObject", "PROXY")
 
 
 def test_broken_listing(weed: Server, bucket: str, work: Path) -> None:
-    """A LIST that S3 throttles or fails after all retries is EIO, and is logged once with bucket, key and operation."""
-    with proxy(weed.url) as front, mounted(bucket, work, url=front.url) as mount:
+    """A LIST that S3 throttles or fails after all retries is EIO, and is logged once with bucket, key, operation and
+    request id.
+    """
+    with proxy(weed.url) as front, mounted(bucket, work, *_ERROR, url=front.url) as mount:
         front.decide = _on_list(Fault(answer=error_answer(503, "SlowDown")))
         assert _read(mount.path / _UNSEEN) == "EIO"
-        _assert_logged_once(mount, bucket, _UNSEEN, "ListObjectsV2")
+        _assert_logged_once(mount, bucket, _UNSEEN, "ListObjectsV2", "PROXY")
 
 
 @pytest.mark.parametrize("fault", [
@@ -136,7 +142,7 @@ def test_silent(weed: Server, bucket: str, work: Path, key: str) -> None:
     """A GET that S3 does not answer within --request-deadline is ETIMEDOUT, and is logged once with bucket, key and
     operation.
     """
-    with proxy(weed.url) as front, mounted(bucket, work, "--request-deadline", "2", url=front.url) as mount:
+    with proxy(weed.url) as front, mounted(bucket, work, "--request-deadline", "2", *_ERROR, url=front.url) as mount:
         front.decide = _on_get(Fault(stall_s=30, drop=True))
         assert _read(mount.path / key) == "ETIMEDOUT"
         _assert_logged_once(mount, bucket, key, "GetObject")
@@ -146,7 +152,7 @@ def test_silent_listing(weed: Server, bucket: str, work: Path) -> None:
     """A LIST that S3 does not answer within --request-deadline is ETIMEDOUT, and is logged once with bucket, key and
     operation.
     """
-    with proxy(weed.url) as front, mounted(bucket, work, "--request-deadline", "2", url=front.url) as mount:
+    with proxy(weed.url) as front, mounted(bucket, work, "--request-deadline", "2", *_ERROR, url=front.url) as mount:
         front.decide = _on_list(Fault(stall_s=30, drop=True))
         assert _read(mount.path / _UNSEEN) == "ETIMEDOUT"
         _assert_logged_once(mount, bucket, _UNSEEN, "ListObjectsV2")

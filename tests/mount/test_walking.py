@@ -288,11 +288,12 @@ def test_a_listing_throttled_for_ever_fails_and_the_next_works(large: ListedBuck
             return error_answer(503, "SlowDown", "Please reduce your request rate.")
         return large(call)
 
-    with counted(throttling, work, env=aws_environment(AWS_MAX_ATTEMPTS="2")) as (mount, _):
+    environment = aws_environment(AWS_MAX_ATTEMPTS="2")
+    with counted(throttling, work, "--on-outage", "error", env=environment) as (mount, _):
         with pytest.raises(OSError, match="Input/output error"):
             os.listdir(mount.path / "big")
         is_busy.clear()
         assert sorted(os.listdir(mount.path / "big")) == _NAMES
         assert mount.stop() == 0  # so that the log is whole
         [line] = mount.warnings()
-        assert "readdir: EIO: S3 asks to slow down" in line
+        assert "readdir: EIO: S3 answered 503 SlowDown" in line

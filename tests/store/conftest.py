@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
+from s3mount.core.backoff import Patience
 from s3mount.core.location import Location
+from s3mount.errors import StoreFailure
 from s3mount.store.base import ObjectStore
 from s3mount.store.catalogue import SplitCatalogue
 from s3mount.store.connect import Connection, connect
 from s3mount.store.crt import CrtConfig
 from s3mount.store.guarded import GuardConfig, GuardedStore
+from s3mount.store.patient import PatientStore
 from s3mount.store.racing import RacingStore
+from s3mount.store.retries import Retries
 from s3mount.store.session import S3Config
 from s3mount.units import MIB
 from tests.support.credential_servers import Issuer
@@ -41,11 +45,19 @@ def config(bucket: str, url: str | None, **changes: Any) -> S3Config:
     )
 
 
-def store_of(connection: Connection, client: str) -> GuardedStore:
-    """Everything by aiobotocore, or listing and content by the CRT."""
+def guarded_store_of(connection: Connection, client: str) -> GuardedStore:
+    """Everything by aiobotocore, or listing and content by the CRT; once."""
     if client == "crt":
         return GuardedStore(SplitCatalogue(connection.reader, connection.catalogue), connection.reader, GUARD)
-    return GuardedStore(connection.catalogue, connection.catalogue, GUARD)  # type: ignore[arg-type]  S3Store reads too
+    return GuardedStore(connection.catalogue, connection.catalogue, GUARD)
+
+
+def store_of(connection: Connection, client: str, max_attempts: int = 3) -> PatientStore:
+    """The same, as often as that; the last time by aiobotocore, as a mount does it."""
+    guarded = guarded_store_of(connection, client)
+    last = guarded.through(connection.catalogue, connection.catalogue)
+    patience = Patience(GUARD.deadline_s, window_s=0.0, max_attempts=max_attempts)
+    return PatientStore(guarded, Retries(patience), last)
 
 
 @pytest.fixture
@@ -85,6 +97,7 @@ class Bucket:
         "fake",
         "faulty",
         "raced",
+        "patient",
         *(
             pytest.param(f"{server}-{client}", marks=pytest.mark.server)
             for server in ("moto", "weed")
@@ -105,10 +118,12 @@ async def bucket(flavour: tuple[str, str, Server | None], nursery: trio.Nursery)
     kind, client, server = flavour
     if server is None:
         fake = FakeStore()
+        shaky = FaultyStore(fake, lambda operation, key, number: StoreFailure("broken") if number % 2 else None)
         stores: dict[str, ObjectStore] = {
             "fake": fake,
             "faulty": FaultyStore(fake, lambda operation, key, number: None),
             "raced": RacingStore(GuardedStore(fake, fake, GUARD), nursery),
+            "patient": PatientStore(shaky, Retries(Patience(), chance=lambda: 0.0)),
         }
         yield Bucket(stores[kind], fake, None)
         return
@@ -129,9 +144,15 @@ class Front:
         self.server.client.put_object(Bucket=self.name, Key=key, Body=content)
 
     @asynccontextmanager
-    async def store(self, client: str, **changes: Any) -> AsyncIterator[GuardedStore]:
-        async with connect(config(self.name, self.proxy.url, **changes), CRT) as connection:
-            yield store_of(connection, client)
+    async def store(self, client: str, **changes: Any) -> AsyncIterator[PatientStore]:
+        s3 = config(self.name, self.proxy.url, **changes)
+        async with connect(s3, CRT) as connection:
+            yield store_of(connection, client, s3.max_attempts)
+
+    @asynccontextmanager
+    async def guarded_store(self, client: str) -> AsyncIterator[GuardedStore]:
+        async with connect(config(self.name, self.proxy.url), CRT) as connection:
+            yield guarded_store_of(connection, client)
 
 
 @pytest.fixture

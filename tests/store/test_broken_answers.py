@@ -20,10 +20,10 @@ from s3mount.errors import (
     StoreThrottled,
 )
 from s3mount.store.connect import connect
-from tests.store.conftest import CRT, PART, Front, config, store_of
+from tests.store.conftest import CRT, PART, Front, config, guarded_store_of
 from tests.support.content import make_content
 from tests.support.proxy import Decide, Fault, Request, error_answer
-from tests.support.scripted import Call, ScriptedBucket, answer, etag, scripted
+from tests.support.scripted import Call, ScriptedBucket, answer, etag, is_from_crt, scripted
 
 pytestmark = pytest.mark.server
 
@@ -59,8 +59,8 @@ ONCE = [
 ]
 
 
-async def test_a_get_that_breaks_once_gives_all_bytes_or_an_error(front: Front, client: str) -> None:
-    """It is retried, except that aiobotocore does not retry a body; never fewer bytes."""
+async def test_a_get_that_breaks_once_gives_all_bytes(front: Front, client: str) -> None:
+    """It is asked for again, by either client, and only once; never fewer bytes."""
     content = make_content("broken", PART)
     front.put("object", content)
     async with front.store(client) as store:
@@ -68,12 +68,8 @@ async def test_a_get_that_breaks_once_gives_all_bytes_or_an_error(front: Front, 
         for fault in ONCE:
             front.proxy.reset()
             front.proxy.decide = first(1, fault, is_get)
-            if fault.forward_bytes is not None and client == "aiobotocore":
-                with pytest.raises(StoreFailure):
-                    await store.get_range(wanted, ByteRange(0, PART))
-            else:
-                assert await store.get_range(wanted, ByteRange(0, PART)) == content
-                assert front.proxy.count("GET") == 2
+            assert await store.get_range(wanted, ByteRange(0, PART)) == content
+            assert front.proxy.count("GET") == 2
             assert await store.get_range(wanted, ByteRange(0, PART)) == content
 
 
@@ -130,17 +126,34 @@ async def test_throttling_below_the_attempts_is_absorbed(front: Front, client: s
 
 @pytest.mark.parametrize("attempts", [1, 3])
 async def test_throttling_beyond_the_attempts_is_an_error(front: Front, client: str, attempts: int) -> None:
-    """Exactly as many requests as attempts, then StoreThrottled (the CRT may not say more than failure)."""
+    """Exactly as many requests as attempts, then StoreThrottled, with the request id if there was a second."""
     front.put("object", b"content")
     async with front.store(client, max_attempts=attempts) as store:
         wanted = (await store.head("object")).id
         front.proxy.reset()
         front.proxy.decide = first(1000, SLOW_DOWN, is_get)
-        with pytest.raises((StoreThrottled, StoreFailure)) as caught:
+        with pytest.raises(StoreThrottled) as caught:
             await store.get_range(wanted, ByteRange(0, 7))
         assert front.proxy.count("GET") == attempts
-        assert client == "crt" or type(caught.value) is StoreThrottled
-        assert store.statistics().failures == 1
+        assert store.statistics().repeated == attempts - 1
+        assert (caught.value.request_id == "PROXY") == (client == "aiobotocore" or attempts > 1)
+        assert (f"asked {attempts} times" in str(caught.value)) == (attempts > 1)
+
+
+async def test_a_failure_beyond_the_attempts_tells_what_s3_said(front: Front) -> None:
+    """The CRT keeps a 500 to itself; the last attempt goes by the client that tells it, with the request id."""
+    front.put("object", b"content")
+    async with front.store("crt") as store:
+        wanted = (await store.head("object")).id
+        front.proxy.decide = first(1000, Fault(answer=error_answer(500, "InternalError", "try later")), lambda _: True)
+        for call in (store.get_range(wanted, ByteRange(0, 7)), store.list_page("")):
+            front.proxy.reset()
+            with pytest.raises(StoreFailure) as caught:
+                await call
+            assert len(front.proxy.requests) == 3
+            assert [is_from_crt(request) for request in front.proxy.requests] == [True, True, False]
+            assert caught.value.request_id == "PROXY"
+            assert "S3 answered 500" in str(caught.value)
 
 
 REFUSALS = {
@@ -165,7 +178,7 @@ async def test_a_refused_get_keeps_its_reason(front: Front, client: str) -> None
             with pytest.raises(StoreError) as caught:
                 await store.get_range(wanted, ByteRange(0, 7))
             assert type(caught.value) is kind
-            # The CRT retries this one, and an exhausted retry comes without the answer.
+            # The CRT keeps the answer to this one to itself.
             if (client, code) != ("crt", "RequestTimeTooSkewed"):
                 assert caught.value.request_id == "PROXY"
             assert front.proxy.count("GET") <= 3
@@ -177,7 +190,7 @@ async def test_a_get_cancelled_in_flight_frees_its_connection(front: Front, clie
     front.put("object", content)
     arrived = trio.Event()
     token = trio.lowlevel.current_trio_token()
-    async with front.store(client) as store:
+    async with front.guarded_store(client) as store:
         wanted = (await store.head("object")).id
 
         def stall(request: Request) -> Fault | None:
@@ -268,8 +281,8 @@ NOT_AS_ASKED = [
 async def test_a_get_that_ignores_its_conditions_is_refused(keys: None, client: str) -> None:
     """If-Match or Range ignored, or another kind of server: what came is not what was asked for."""
     with scripted(ScriptedBucket("bucket")) as server:
-        async with connect(config("bucket", server.url, max_attempts=1), CRT) as connection:
-            store = store_of(connection, client)
+        async with connect(config("bucket", server.url), CRT) as connection:
+            store = guarded_store_of(connection, client)
             for script, kind in NOT_AS_ASKED:
                 server.script = script
                 with pytest.raises(kind):
@@ -283,7 +296,7 @@ CONFIRMATIONS: list[tuple[bytes, type[StoreError] | None]] = [
     (answer(412), ObjectChanged),
     (answer(404), ObjectChanged),
     (answer(403), AccessDenied),
-    (answer(400), StoreFailure),
+    (answer(400), StoreError),
     (answer(500), StoreFailure),
     (answer(503), StoreThrottled),
 ]
@@ -292,8 +305,8 @@ CONFIRMATIONS: list[tuple[bytes, type[StoreError] | None]] = [
 async def test_a_confirmation_goes_by_the_status_and_the_etag(keys: None, client: str) -> None:
     """One HEAD with If-Match, which a server may ignore; an answer without an ETag contradicts nothing."""
     with scripted(ScriptedBucket("bucket")) as server:
-        async with connect(config("bucket", server.url, max_attempts=1), CRT) as connection:
-            store = store_of(connection, client)
+        async with connect(config("bucket", server.url), CRT) as connection:
+            store = guarded_store_of(connection, client)
             wanted = ObjectId("odd key%2F?", etag(CONTENT))
             for raw, kind in CONFIRMATIONS:
                 server.script = lambda call, raw=raw: raw
@@ -335,8 +348,8 @@ NO_LISTS = [
 async def test_a_list_that_is_no_list_is_an_error_of_ours(keys: None, client: str) -> None:
     """Nothing of botocore, and no KeyError, crosses the seam; and it is never an empty directory."""
     with scripted(ScriptedBucket("bucket")) as server:
-        async with connect(config("bucket", server.url, max_attempts=1), CRT) as connection:
-            store = store_of(connection, client)
+        async with connect(config("bucket", server.url), CRT) as connection:
+            store = guarded_store_of(connection, client)
             for body in NO_LISTS:
                 server.script = partial(_document, body)
                 with pytest.raises(StoreError):
@@ -359,7 +372,7 @@ NO_HEADS = [
 async def test_a_head_without_its_facts_is_an_error_of_ours(keys: None) -> None:
     """Size and time are what a HEAD is for."""
     with scripted(ScriptedBucket("bucket")) as server:
-        async with connect(config("bucket", server.url, max_attempts=1), CRT) as connection:
+        async with connect(config("bucket", server.url), CRT) as connection:
             for head in NO_HEADS:
                 server.script = lambda call, head=head: head
                 with pytest.raises(StoreError):

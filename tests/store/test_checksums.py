@@ -12,7 +12,7 @@ from s3mount.core.ranges import ByteRange
 from s3mount.errors import StoreFailure
 from s3mount.store.connect import connect
 from s3mount.store.guarded import GuardedStore
-from tests.store.conftest import CRT, PART, config, store_of
+from tests.store.conftest import CRT, PART, config, guarded_store_of
 from tests.support.content import make_content
 from tests.support.scripted import Call, Scripted, ScriptedBucket, etag, scripted
 
@@ -36,6 +36,7 @@ class Checksummed(ScriptedBucket):
     def __init__(self) -> None:
         super().__init__("bucket")
         self.extra: dict[str, str] = {}
+        self.client = "crt"
 
     def __call__(self, call: Call) -> bytes:
         line, _, rest = super().__call__(call).partition(b"\r\n")
@@ -65,8 +66,9 @@ class Reader:
 
 
 @pytest.fixture
-def served(keys: None) -> Iterator[tuple[Checksummed, Scripted]]:
+def served(keys: None, client: str) -> Iterator[tuple[Checksummed, Scripted]]:
     bucket = Checksummed()
+    bucket.client = client
     with scripted(bucket) as server:
         yield bucket, server
 
@@ -75,7 +77,7 @@ def served(keys: None) -> Iterator[tuple[Checksummed, Scripted]]:
 async def reader(served: tuple[Checksummed, Scripted]) -> AsyncIterator[Reader]:
     bucket, server = served
     async with connect(config("bucket", server.url), CRT) as connection:
-        yield Reader(bucket, server, store_of(connection, "crt"))
+        yield Reader(bucket, server, guarded_store_of(connection, bucket.client))
 
 
 @pytest.mark.parametrize("name", RIGHT)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from s3mount.core.attrs import ObjectStat
 from s3mount.core.listing import ListPage
-from s3mount.errors import NotS3, StoreError, StoreFailure
+from s3mount.errors import NotS3, StoreError
 from s3mount.store.list_xml import parse_list_page
 from s3mount.store.s3 import page_from_botocore
 
@@ -113,16 +113,17 @@ def test_a_cut_off_answer_is_an_error(body: bytes, cut: int) -> None:
         (b"<html><body>It works!</body></html>", NotS3),
         (b"hello", NotS3),
         (b"<Error><Code>InternalError</Code></Error>", NotS3),
-        (b"<ListBucketResult></ListBucketResult>", StoreFailure),
-        (b"<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>", StoreFailure),
+        (b"<ListBucketResult></ListBucketResult>", StoreError),
+        (b"<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>", StoreError),
         (
             b"<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key>a</Key><Size>x</Size>"
             b"<LastModified>2026-01-01T00:00:00Z</LastModified></Contents></ListBucketResult>",
-            StoreFailure,
+            StoreError,
         ),
     ],
 )
 def test_what_is_not_a_page_is_refused(body: bytes, kind: type[StoreError]) -> None:
-    """Another document is NotS3; a page with a missing or garbled value is a failure, never a guess."""
-    with pytest.raises(kind):
+    """Another document is NotS3; a page with a missing or garbled value is an error, never a guess."""
+    with pytest.raises(StoreError) as caught:
         parse_list_page(body)
+    assert type(caught.value) is kind

@@ -29,12 +29,19 @@ EXPECTED: dict[type[errors.StoreError], str] = {
     "RequestLimitExceeded 503 429",
     errors.WrongRegion: "PermanentRedirect TemporaryRedirect AuthorizationHeaderMalformed "
     "IllegalLocationConstraintException 301",
-    errors.StoreFailure: "InternalError 500 502 504 InvalidArgument NotImplemented EntityTooLarge 400 302 200",
+    errors.StoreFailure: "InternalError RequestTimeout 408",
+    errors.StoreError: "NotImplemented 501",
 }
-CASES = [(code, kind) for kind, codes in EXPECTED.items() for code in codes.split()]
+#: Codes that no table knows: what a server did wrong may pass, what it refuses will not.
+UNKNOWN = {
+    errors.StoreFailure: "500 502 504 599",
+    errors.StoreError: "InvalidArgument EntityTooLarge 400 302 200",
+}
+KNOWN_CASES = [(code, kind) for kind, codes in EXPECTED.items() for code in codes.split()]
+CASES = KNOWN_CASES + [(code, kind) for kind, codes in UNKNOWN.items() for code in codes.split()]
 
 BOTO_EXPECTED: dict[type[Exception], type[errors.StoreError]] = {
-    boto.SSLError: errors.UntrustedCertificate,
+    boto.SSLError: errors.StoreUnreachable,
     boto.ConnectTimeoutError: errors.StoreUnreachable,
     boto.EndpointConnectionError: errors.StoreUnreachable,
     boto.ProxyConnectionError: errors.StoreUnreachable,
@@ -114,8 +121,7 @@ def crt_error(name: str) -> AwsCrtError:
 
 def test_every_code_of_the_table_is_expected_here() -> None:
     """A code that is added needs an expectation, and one that is dropped takes its expectation along."""
-    known = {code for code, kind in CASES if kind is not errors.StoreFailure}
-    assert set(s3_errors._BY_CODE) == known
+    assert set(s3_errors._BY_CODE) == {code for code, _ in KNOWN_CASES}
 
 
 @pytest.mark.parametrize(("code", "kind"), CASES)
@@ -139,7 +145,8 @@ def test_the_code_counts_more_than_the_status() -> None:
     assert type(from_answer("ExpiredToken", "", 400)) is errors.ExpiredCredentials
     assert type(from_answer("NoSuchBucket", "", 404)) is errors.BucketNotFound
     assert type(from_answer("NeverHeardOf", "", 404)) is errors.ObjectNotFound
-    assert type(from_answer("NeverHeardOf", "", 418)) is errors.StoreFailure
+    assert type(from_answer("NeverHeardOf", "", 418)) is errors.StoreError
+    assert type(from_answer("InternalError", "", 200)) is errors.StoreFailure
 
 
 def test_a_list_that_finds_nothing_is_about_the_bucket() -> None:
@@ -147,6 +154,13 @@ def test_a_list_that_finds_nothing_is_about_the_bucket() -> None:
     assert type(from_answer("NoSuchKey", "", 404, operation="ListObjectsV2")) is errors.BucketNotFound
     assert type(from_answer("", "", 404, operation="ListObjectsV2")) is errors.NotS3
     assert type(from_answer("404", "", 404, operation="ListObjectsV2")) is errors.NotS3
+
+
+def test_an_empty_message_is_none() -> None:
+    """botocore makes None of an empty element, which is no word for the log."""
+    details = {"Error": {"Code": "InternalError", "Message": None}, "ResponseMetadata": {"HTTPStatusCode": 500}}
+    found = from_botocore(boto.ClientError(details, "GetObject"), **CONTEXT)
+    assert found.message == "S3 answered 500 InternalError"
 
 
 def test_an_archived_object_says_what_to_do() -> None:
@@ -200,7 +214,7 @@ def test_the_request_id_is_kept() -> None:
 @pytest.mark.parametrize("status", [400, 403, 404, 500])
 def test_odd_bodies_fall_back_to_the_status(body: bytes, status: int) -> None:
     """A proxy or load balancer in between answers in its own way."""
-    by_status = {403: errors.AccessDenied, 404: errors.ObjectNotFound}
+    by_status = {400: errors.StoreError, 403: errors.AccessDenied, 404: errors.ObjectNotFound}
     found = from_crt(crt_error("AWS_ERROR_S3_INVALID_RESPONSE_STATUS"), status, body, None, **CONTEXT)
     assert type(found) is by_status.get(status, errors.StoreFailure)
     assert len(str(found)) < 1000
@@ -208,9 +222,22 @@ def test_odd_bodies_fall_back_to_the_status(body: bytes, status: int) -> None:
 
 
 @pytest.mark.parametrize("response", [{}, {"Error": {}}, {"ResponseMetadata": {}}, {"Error": {"Code": "x"}}])
-def test_a_client_error_with_parts_missing_is_a_failure(response: dict[str, dict[str, str]]) -> None:
+def test_a_client_error_with_parts_missing_is_an_error_of_ours(response: dict[str, dict[str, str]]) -> None:
     """botocore promises no field of an answer."""
-    assert type(from_botocore(boto.ClientError(response, "GetObject"), **CONTEXT)) is errors.StoreFailure
+    assert type(from_botocore(boto.ClientError(response, "GetObject"), **CONTEXT)) is errors.StoreError
+
+
+def test_only_a_certificate_that_is_not_trusted_is_called_so() -> None:
+    """OpenSSL has one exception for both, and its text tells them apart."""
+    failures = {
+        "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate": "not trusted",
+        "[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:992)": "does not speak TLS",
+    }
+    for text, meaning in failures.items():
+        found = from_botocore(boto.SSLError(endpoint_url="https://s3", error=text), **CONTEXT)
+        assert isinstance(found, errors.UntrustedCertificate) == (meaning == "not trusted")
+        assert meaning in str(found)
+        assert text in str(found)
 
 
 # -- no answer --------------------------------------------------------------------------------
