@@ -10,6 +10,7 @@ one second old, or one TTL (fs.versions); an open file is one version until it i
 
 import math
 from collections.abc import Callable
+from itertools import count
 
 from s3mount.cache.answers import Record
 from s3mount.cache.metadata import MetadataCache
@@ -68,7 +69,7 @@ class S3FileSystem:
         self._give_back = give_back
         self._files: dict[int, FileReader] = {}
         self._directories: dict[int, OpenDirectory] = {}
-        self._last_handle = 0
+        self._handles = count(1)
 
     # -- names and attributes -------------------------------------------------------------------
 
@@ -175,7 +176,7 @@ class S3FileSystem:
         return handle
 
     def _new_directory(self, inode: Inode) -> int:
-        handle = self._new_handle()
+        handle = next(self._handles)
         self._directories[handle] = self._lister.open(inode.key)
         return handle
 
@@ -263,7 +264,7 @@ class S3FileSystem:
 
     def _new_file(self, reader: FileReader) -> int:
         self._inodes.opened(reader.inode)
-        handle = self._new_handle()
+        handle = next(self._handles)
         self._files[handle] = reader
         return handle
 
@@ -328,10 +329,6 @@ class S3FileSystem:
         if inode.found is None:
             return directory_attrs(inode.ino, self._owner, ttl_s)
         return file_attrs(inode.ino, inode.found, self._owner, ttl_s)
-
-    def _new_handle(self) -> int:
-        self._last_handle += 1
-        return self._last_handle
 
     def statistics(self) -> FileSystemStatistics:
         """A snapshot of the counters."""
