@@ -27,7 +27,9 @@ from benchmarks import keysets
 from tests.support.processes import free_port, running, wait_until
 
 _SHAPES = {"padded": keysets.padded, "hexadecimal": keysets.hexadecimal, "classes": keysets.classes}
-_DATE, _SIZE = "2026-11-29T15:25:30.000Z", 115_000
+_DATE = "2026-11-29T15:25:30.000Z"
+#: Of every object, bytes: an ImageNet sample.
+SIZE = 115_000
 #: Sorts after every key that starts with the string before it.
 _AFTER_ALL = "\U0010ffff"
 _PLAIN = re.compile(r"[A-Za-z0-9/._-]*")
@@ -89,7 +91,7 @@ def _contents(key: str) -> str:
     return (
         f"<Contents><Key>{_text(key)}</Key><LastModified>{_DATE}</LastModified><ETag>&quot;{_etag(key)}&quot;</ETag>"
         f"<ChecksumAlgorithm>CRC64NVME</ChecksumAlgorithm><ChecksumType>FULL_OBJECT</ChecksumType>"
-        f"<Size>{_SIZE}</Size><StorageClass>STANDARD</StorageClass></Contents>"
+        f"<Size>{SIZE}</Size><StorageClass>STANDARD</StorageClass></Contents>"
     )
 
 
@@ -115,7 +117,7 @@ class _Handler(BaseHTTPRequestHandler):
         key = unquote(url.path).split("/", 2)[-1]
         if key in self.keys:
             dates = {"ETag": f'"{_etag(key)}"', "Last-Modified": "Sun, 29 Nov 2026 15:25:30 GMT"}
-            self._answer(200, bytes(_SIZE), dates)
+            self._answer(200, bytes(SIZE), dates)
         else:
             self._answer(404, b"<Error><Code>NoSuchKey</Code></Error>", {"Content-Type": "application/xml"})
 

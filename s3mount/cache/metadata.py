@@ -61,6 +61,7 @@ class MetadataCache:
 
     Attributes:
         ages: how old answers may be.
+        changes: how often something new was said of a path; while it stays, so does what is known of any.
     """
 
     def __init__(self, timer: Callable[[], float], config: MetadataConfig | None = None) -> None:
@@ -72,6 +73,7 @@ class MetadataCache:
         self._answers: LRUCache[str, Record | Absence] = LRUCache(MAX_MINIMAL_ANSWERS if is_minimal else MAX_ANSWERS)
         self._listings: LRUCache[str, Listing] = LRUCache(room, getsizeof=lambda listing: len(listing.entries) + 1)
         self._not_before = -math.inf
+        self.changes = 0
         self._hits = 0
         self._misses = 0
 
@@ -144,6 +146,7 @@ class MetadataCache:
             return
         is_news = newest is not None and not newest.says_the_same_as(answer)
         if answer.expires_at > self._timer() or is_news:
+            self.changes += is_news or newest is None
             self._answers[path] = answer
         listed = self._listed(path)
         if is_news or (listed is not None and not listed.says_the_same_as(answer)):
@@ -159,6 +162,7 @@ class MetadataCache:
         is_newest = asked_at >= self._not_before and (held is None or held.asked_at <= asked_at)
         if is_newest and self.may_keep_listing(len(entries)):
             is_whole = mark is None or mark.asked_at <= asked_at
+            self.changes += 1
             self._listings[directory_key] = Listing(entries, asked_at, is_whole)
 
     def listing(self, directory_key: str, *, is_walked: bool = False) -> Listing | None:
@@ -186,6 +190,7 @@ class MetadataCache:
         An answer to a question asked before does not bring it back.
         """
         now = self._timer()
+        self.changes += 1
         self._answers[path] = Absence(now, now)
         self._mark_directory(split_key(path)[0], now)
 
@@ -202,6 +207,7 @@ class MetadataCache:
 
         Takes time in proportion to what is kept.  Answers on their way to any path are not kept.
         """
+        self.changes += 1
         for table in (self._answers, self._listings):
             for key in [key for key in table if key.startswith(directory_key)]:
                 table.pop(key, None)

@@ -42,6 +42,8 @@ class Inode:
         asked_at: when S3 last said that the name has this version, on the cache's timer.
         vouched_until: an open before that time, on the cache's timer, need not ask S3 (fs.versions).
         is_doubtful: a look-up answered with an expired record, and nothing was asked since.
+        agreed_at, agreed_until: the state of the cache in which its record was of this version, and how long
+            that record is good.
     """
 
     ino: int
@@ -54,6 +56,8 @@ class Inode:
     asked_at: float = -math.inf
     vouched_until: float = -math.inf
     is_doubtful: bool = False
+    agreed_at: int = -1
+    agreed_until: float = -math.inf
 
     @property
     def is_directory(self) -> bool:

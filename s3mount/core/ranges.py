@@ -83,6 +83,10 @@ class Coverage:
             return
         first = bisect_left(self._stops, new.start)
         last = bisect_right(self._starts, new.stop)
+        if first == last:  # touches none: the first read of a file, most often
+            self._starts.insert(first, new.start)
+            self._stops.insert(first, new.stop)
+            return
         start = min([new.start, *self._starts[first:last]])
         stop = max([new.stop, *self._stops[first:last]])
         self._starts[first:last] = [start]

@@ -5,7 +5,7 @@ handles and processes that read the same file are one set of streams (`core.stre
 
     the read                                   demand fetch            ahead
     -----------------------------------------  ----------------------  --------------------------
-    any, object of at most `SMALL_FILE`        the object              nothing
+    any, object of at most `SMALL_FILE`        the object              nothing (`core.small`)
     the first of all, at the very end          the last 256 KiB        the rest of the last MiB
     begins a stream at offset 0                `HEAD` (1 MiB)          nothing
     begins a stream elsewhere: a jump          a cell, 64 to 256 KiB   nothing: it may be random
@@ -65,6 +65,11 @@ MEDIUM_FILE = 16 * MIB
 TRUSTED_STARTS = 2
 
 
+def is_small(size: int, part_size: int) -> bool:
+    """Whether one GET brings an object whole and `open` waits for it."""
+    return size <= min(SMALL_FILE, part_size)
+
+
 @dataclass(frozen=True)
 class PlannerStatistics:
     """Streams that are told apart, jumps of all readers, and whether the object is fetched whole."""
@@ -78,7 +83,7 @@ class Planner:
     """Plans the reads of one object.
 
     Args:
-        size: of the object, in bytes.
+        size: of the object, in bytes; not `is_small`.
         part_size: the largest single GET, in bytes.
         siblings: what objects with such a name taught.
     """
@@ -86,7 +91,6 @@ class Planner:
     def __init__(self, size: int, part_size: int, siblings: Siblings) -> None:
         self._size = size
         self._part_size = part_size
-        self._is_small = size <= min(SMALL_FILE, part_size)
         self._siblings = siblings
         self._streams = StreamTable()
         self._latest: Stream | None = None
@@ -130,8 +134,6 @@ class Planner:
         It has nothing to say while the frontier stays in the part it is in, once the stream's
         window is as wide as it gets there: the hot path of a sequential reader.
         """
-        if self._is_small:
-            return True
         if self._whole is not None:
             return self._whole.hit(wanted.stop - wanted.start)
         start, stop = wanted
@@ -152,8 +154,6 @@ class Planner:
         Args:
             wanted: not empty, within the object.
         """
-        if self._is_small:
-            return Plan(ByteRange(0, self._size))
         if self._whole is not None:
             if not self._whole.is_over(wanted, is_held=situation.is_held):
                 return self._plan_whole(self._whole, wanted, situation)

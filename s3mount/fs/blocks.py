@@ -8,8 +8,7 @@ the chunk is dropped.  A chunk that was read to its end is dropped at once beyon
 of such chunks (the kernel has the pages); the rest when the budget or the last close asks.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import trio
@@ -100,17 +99,19 @@ class BlockStore:
         Raises:
             StoreError: it could not be fetched.
         """
-        was_held = not self._missing(opened, span) and all(
-            chunk.state is ChunkState.READY for chunk in opened.chunks.overlapping(span)
-        )
-        self._speculate(opened, span)
+        missing = self._missing(opened, span)
+        was_held = not missing and all(chunk.state is ChunkState.READY for chunk in opened.chunks.overlapping(span))
+        self._speculate(opened, missing)
         if not wait:
             return False
-        with self._pinned(opened.chunks.overlapping(span)) as chunks:
+        chunks = self._pin(opened, span)
+        try:
             for chunk in chunks:
                 await self._waits.of_get(chunk.flight.landed, chunk.arrival)
                 chunk.view(span)
             return not was_held and not self._missing(opened, span)
+        finally:
+            self._unpin(chunks)
 
     # -- read -------------------------------------------------------------------------------
 
@@ -138,17 +139,20 @@ class BlockStore:
         """
         plan = self._plan(opened, wanted)
         await self._ensure(opened, plan.fetch)
-        with self._pinned(opened.chunks.overlapping(wanted)) as chunks:
+        chunks = self._pin(opened, wanted)
+        try:
             for ahead in plan.ahead:
                 if plan.is_whole:
                     self._give_up_pieces(opened, ahead)
-                if not self._speculate(opened, ahead):
+                if not self._speculate(opened, self._missing(opened, ahead)):
                     opened.planner.on_refused(ahead)
             for chunk in chunks:
                 await self._waits.of_get(chunk.flight.landed, chunk.arrival)
             views = [chunk.view(wanted) for chunk in chunks]
             for chunk in chunks:
                 chunk.read.add(chunk.span.intersection(wanted))
+        finally:
+            self._unpin(chunks)
         return views[0] if len(views) == 1 else memoryview(b"".join(views))
 
     def _plan(self, opened: OpenObject, wanted: ByteRange) -> Plan:
@@ -185,27 +189,30 @@ class BlockStore:
                 for piece in split(gap, self._part_size):
                     self._start(opened, piece, is_wanted=True)
 
-    def _speculate(self, opened: OpenObject, ahead: ByteRange) -> bool:
+    def _speculate(self, opened: OpenObject, missing: list[ByteRange]) -> bool:
         """Start what is missing, as far as the budget has room; returns whether it had."""
-        for gap in self._missing(opened, ahead):
+        for gap in missing:
             if not self._budget.acquire_nowait(gap.length, for_demand=False):
                 return False
             self._start(opened, gap, is_wanted=False)
         return True
 
     def _missing(self, opened: OpenObject, fetch: ByteRange) -> list[ByteRange]:
-        return gaps(fetch, (chunk.span for chunk in opened.chunks.overlapping(fetch)))
+        return gaps(fetch, [chunk.span for chunk in opened.chunks.overlapping(fetch)])
 
-    @contextmanager
-    def _pinned(self, chunks: list[Chunk]) -> Iterator[list[Chunk]]:
-        """Keeps chunks from being dropped; afterwards what was read to its end may go."""
+    def _pin(self, opened: OpenObject, wanted: ByteRange) -> list[Chunk]:
+        """Keep the chunks of a range from being dropped, until `_unpin`."""
+        chunks = opened.chunks.overlapping(wanted)
         for chunk in chunks:
             self._shelf.pin(chunk)
-        try:
-            yield chunks
-        finally:
-            freed = sum(self._shelf.unpin(chunk) for chunk in chunks)
-            self._budget.release(freed)
+        return chunks
+
+    def _unpin(self, chunks: list[Chunk]) -> None:
+        """What was read to its end may go."""
+        freed = 0
+        for chunk in chunks:
+            freed += self._shelf.unpin(chunk)
+        self._budget.release(freed)
 
     # -- one GET ----------------------------------------------------------------------------
 

@@ -9,8 +9,8 @@ one second old, or one TTL (fs.versions); an open file is one version until it i
 """
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from itertools import count
 
 from s3mount.cache.answers import Record
 from s3mount.cache.metadata import MetadataCache
@@ -20,12 +20,10 @@ from s3mount.core.keys import SEPARATOR, child_key, name_from_kernel, name_to_ke
 from s3mount.core.listing import Entry
 from s3mount.errors import (
     BadHandle,
-    IsADirectory,
     NameNotFound,
     NotADirectory,
     ObjectChanged,
     ReadOnlyMount,
-    StaleInode,
 )
 from s3mount.fs.blocks import BlockStore
 from s3mount.fs.directories import DirectoryLister, OpenDirectory
@@ -33,7 +31,7 @@ from s3mount.fs.kernel_view import KernelView
 from s3mount.fs.notifier import KernelNotifier
 from s3mount.fs.reader import FileReader
 from s3mount.fs.statistics import FileSystemStatistics
-from s3mount.fs.versions import VersionCheck, refuse_archived
+from s3mount.fs.versions import VersionCheck, openable
 
 #: Takes (name, attributes, offset of the next entry); False when the reply is full.
 Emit = Callable[[bytes, FileAttrs, int], bool]
@@ -71,7 +69,7 @@ class S3FileSystem:
         self._give_back = give_back
         self._files: dict[int, FileReader] = {}
         self._directories: dict[int, OpenDirectory] = {}
-        self._last_handle = 0
+        self._handles = count(1)
 
     # -- names and attributes -------------------------------------------------------------------
 
@@ -178,7 +176,7 @@ class S3FileSystem:
         return handle
 
     def _new_directory(self, inode: Inode) -> int:
-        handle = self._new_handle()
+        handle = next(self._handles)
         self._directories[handle] = self._lister.open(inode.key)
         return handle
 
@@ -231,6 +229,13 @@ class S3FileSystem:
 
     # -- files ----------------------------------------------------------------------------------
 
+    def open_nowait(self, ino: int, *, is_plain: bool = True) -> int | None:
+        """As `open` that neither writes nor revalidates, if it is one and needs no waiting; else None."""
+        if not is_plain:
+            return None
+        reader = FileReader(self._blocks, openable(self._inodes.get(ino)))
+        return self._new_file(reader) if self._versions.begin_nowait(reader.inode, reader) else None
+
     async def open(self, ino: int, *, for_writing: bool, revalidate: bool = False) -> int:
         """A handle on a file; a small file is here whole when it returns.
 
@@ -240,26 +245,27 @@ class S3FileSystem:
         Raises:
             ReadOnlyMount, IsADirectory, ArchivedObject, ObjectChanged, StaleInode, StoreError.
         """
-        inode = self._inodes.get(ino)
         if for_writing:
             raise ReadOnlyMount("this mount only reads")
-        if inode.found is None:
-            raise IsADirectory(f"{inode.key!r} is a directory")
-        if inode.is_gone:
-            raise StaleInode(f"{inode.key!r} is another version now")
-        refuse_archived(inode.found)
-        self._inodes.opened(inode)
+        inode = openable(self._inodes.get(ino))
         reader = FileReader(self._blocks, inode)
-        handle = self._new_handle()
-        self._files[handle] = reader
+        handle = self._new_file(reader)
         is_open = False
         try:
-            with self._noticing_change(inode):
-                await self._versions.begin(inode, reader, is_direct=revalidate)
+            await self._versions.begin(inode, reader, is_direct=revalidate)
             is_open = True
+        except ObjectChanged:
+            self._note_change(inode)
+            raise
         finally:
             if not is_open:
                 self.release(handle)
+        return handle
+
+    def _new_file(self, reader: FileReader) -> int:
+        self._inodes.opened(reader.inode)
+        handle = next(self._handles)
+        self._files[handle] = reader
         return handle
 
     def read_nowait(self, handle: int, offset: int, length: int) -> memoryview | None:
@@ -277,8 +283,11 @@ class S3FileSystem:
             BadHandle, ObjectChanged, StoreError.
         """
         reader = self._reader(handle)
-        with self._noticing_change(reader.inode):
+        try:
             return await reader.read(offset, length)
+        except ObjectChanged:
+            self._note_change(reader.inode)
+            raise
 
     def release(self, handle: int) -> None:
         """A file handle is gone, with what was held only for it."""
@@ -296,17 +305,12 @@ class S3FileSystem:
 
     # -- parts ----------------------------------------------------------------------------------
 
-    @contextmanager
-    def _noticing_change(self, inode: Inode) -> Iterator[None]:
+    def _note_change(self, inode: Inode) -> None:
         """A version that is gone contradicts what cache and kernel know of its name, and is not opened again."""
-        try:
-            yield
-        except ObjectChanged:
-            self._cache.drop(inode.key)
-            inode.is_gone = True
-            inode.vouched_until = -math.inf
-            self._kernel.forget_name(inode.key)
-            raise
+        self._cache.drop(inode.key)
+        inode.is_gone = True
+        inode.vouched_until = -math.inf
+        self._kernel.forget_name(inode.key)
 
     async def refresh(self, path: str = "") -> None:
         """Forget what is known of a path and of everything below it, here and in the kernel: the next use asks S3.
@@ -325,10 +329,6 @@ class S3FileSystem:
         if inode.found is None:
             return directory_attrs(inode.ino, self._owner, ttl_s)
         return file_attrs(inode.ino, inode.found, self._owner, ttl_s)
-
-    def _new_handle(self) -> int:
-        self._last_handle += 1
-        return self._last_handle
 
     def statistics(self) -> FileSystemStatistics:
         """A snapshot of the counters."""

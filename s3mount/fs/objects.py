@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator
 import trio
 
 from s3mount.core.attrs import ObjectId
-from s3mount.core.readahead import Planner
+from s3mount.core.readahead import Planner, is_small
 from s3mount.core.siblings import SiblingTable
+from s3mount.core.small import SmallPlanner
 from s3mount.fs.chunks import ChunkList
 
 #: Between two samples of one shard a training loop computes; a longer pause is an epoch's.
@@ -31,7 +32,7 @@ class OpenObject:
         lingering: its deadline is when the content of an object without a handle goes.
     """
 
-    def __init__(self, object_id: ObjectId, size: int, planner: Planner) -> None:
+    def __init__(self, object_id: ObjectId, size: int, planner: Planner | SmallPlanner) -> None:
         self.object_id = object_id
         self.size = size
         self.planner = planner
@@ -54,19 +55,22 @@ class OpenObjects:
         self._part_size = part_size
         self._let_go = let_go
         self._objects: dict[ObjectId, OpenObject] = {}
-        self._remembered: OrderedDict[ObjectId, Planner] = OrderedDict()
+        self._remembered: OrderedDict[ObjectId, Planner | SmallPlanner] = OrderedDict()
         self._siblings = SiblingTable()
 
     def open(self, object_id: ObjectId, size: int) -> OpenObject:
         """The shared state of one version; pair it with `close`."""
         opened = self._objects.get(object_id)
         if opened is None:
-            planner = self._remembered.pop(object_id, None)
-            if planner is None:
-                planner = Planner(size, self._part_size, self._siblings.of(object_id.key))
-            opened = self._objects[object_id] = OpenObject(object_id, size, planner)
+            opened = self._objects[object_id] = OpenObject(object_id, size, self._planner_of(object_id, size))
         opened.handles += 1
         return opened
+
+    def _planner_of(self, object_id: ObjectId, size: int) -> Planner | SmallPlanner:
+        if is_small(size, self._part_size):
+            return SmallPlanner(size)
+        remembered = self._remembered.pop(object_id, None)
+        return Planner(size, self._part_size, self._siblings.of(object_id.key)) if remembered is None else remembered
 
     def close(self, opened: OpenObject) -> None:
         """One handle less; with the last one the content goes, at once or after `LINGER_S`."""

@@ -2,12 +2,16 @@
 
 The version is fixed at open: whatever happens to the key, this handle reads bytes of that
 version or fails with `ObjectChanged`.
+
+What is held of an object is opened when the first byte is asked for: a small file that the kernel has
+is opened and closed, epoch after epoch, and never is.
 """
 
 from s3mount.core.inodes import Inode
 from s3mount.core.ranges import ByteRange
 from s3mount.core.readahead import SMALL_FILE
 from s3mount.fs.blocks import BlockStore
+from s3mount.fs.objects import OpenObject
 
 
 class FileReader:
@@ -21,14 +25,26 @@ class FileReader:
         if inode.found is None:
             raise ValueError(f"inode {inode.ino} is a directory")
         self.inode = inode
+        self._found = inode.found
         self._size = inode.found.size
         self._blocks = blocks
-        self._opened = blocks.open(inode.found.id, inode.found.size)
+        self._object: OpenObject | None = None
 
     @property
     def is_small(self) -> bool:
         """Whether `begin` fetches the whole file."""
         return self._size <= SMALL_FILE
+
+    @property
+    def is_with_kernel(self) -> bool:
+        """Whether `begin` would fetch nothing, because the kernel got all of this version already; only for small."""
+        return self.is_small and self.inode.was_delivered(ByteRange(0, self._size))
+
+    @property
+    def _opened(self) -> OpenObject:
+        if self._object is None:
+            self._object = self._blocks.open(self._found.id, self._size)
+        return self._object
 
     async def begin(self, *, wait: bool = False) -> bool:
         """Fetch what `open` fetches, unless the kernel got those bytes of this version already.
@@ -43,6 +59,8 @@ class FileReader:
             ObjectChanged: it is not.
             StoreError: they could not be fetched.
         """
+        if self.is_with_kernel:
+            return False
         span = self._opened.planner.on_open()
         if self.inode.was_delivered(span):
             return False
@@ -71,4 +89,5 @@ class FileReader:
 
     def close(self) -> None:
         """The handle is gone."""
-        self._blocks.close(self._opened)
+        if self._object is not None:
+            self._blocks.close(self._object)

@@ -32,7 +32,7 @@ from s3mount.core.attrs import ObjectStat
 from s3mount.core.inodes import Inode
 from s3mount.core.keys import SEPARATOR
 from s3mount.core.ttl import MINIMAL
-from s3mount.errors import ArchivedObject, NameNotFound, StaleInode
+from s3mount.errors import ArchivedObject, IsADirectory, NameNotFound, StaleInode
 from s3mount.fs.directories import DirectoryLister
 from s3mount.fs.reader import FileReader
 from s3mount.fs.resolver import Resolver
@@ -111,15 +111,28 @@ class VersionCheck:
             await self._ask_list(inode)
             await reader.begin()
 
+    def begin_nowait(self, inode: Inode, reader: FileReader) -> bool:
+        """As `begin` not direct, if it needs no request; returns whether it did it.
+
+        Raises:
+            StaleInode.
+        """
+        return reader.is_with_kernel and not self._must_ask(inode)
+
     def _must_ask(self, inode: Inode) -> bool:
         vouched_until, inode.vouched_until = inode.vouched_until, -math.inf
         inode.is_doubtful = False
         if self._cache.ages.is_minimal:
             return vouched_until <= self._cache.now()
+        if inode.agreed_at == self._cache.changes and self._cache.now() < inode.agreed_until:
+            return False
         known = self._cache.get(inode.key) or self._cache.recall(inode.key, inode.found, inode.asked_at)
         if known is not None and not (isinstance(known, Record) and is_same(inode, known.found)):
             raise StaleInode(f"{inode.key!r} is another version now")
-        return known is None
+        if known is None:
+            return True
+        inode.agreed_at, inode.agreed_until = self._cache.changes, known.expires_at
+        return False
 
     def looked_up(self, inode: Inode, asked_at: float, began_at: float) -> bool:
         """Note that a look-up, begun at `began_at`, answers with what S3 said at `asked_at`.
@@ -172,12 +185,19 @@ def is_same(inode: Inode, found: ObjectStat | None) -> bool:
     return inode.found.id == found.id
 
 
-def refuse_archived(found: ObjectStat) -> None:
-    """An object that must be restored before it can be read is not opened.
+def openable(inode: Inode) -> Inode:
+    """A file that may be opened, as far as is known here.
 
     Raises:
-        ArchivedObject.
+        IsADirectory.
+        StaleInode: S3 said that the name has another version.
+        ArchivedObject: it must be restored before it can be read.
     """
+    found = inode.found
+    if found is None:
+        raise IsADirectory(f"{inode.key!r} is a directory")
+    if inode.is_gone:
+        raise StaleInode(f"{inode.key!r} is another version now")
     if found.is_archived:
         raise ArchivedObject(
             f"the object is in storage class {found.storage_class}; restore it before reading "
@@ -185,3 +205,4 @@ def refuse_archived(found: ObjectStat) -> None:
             key=found.key,
             operation="open",
         )
+    return inode

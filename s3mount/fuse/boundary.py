@@ -76,12 +76,16 @@ class Boundary:
     def __init__(self, deadline_s: float) -> None:
         self._deadline_s = deadline_s
         self._answers: Counter[str] = Counter()
+        self._guards: dict[str, _Guard] = {}
         self._in_flight = 0
         self._is_idle = trio.Event()
 
     def guard(self, operation: str) -> "_Guard":
         """A context manager that lets only FUSEError out; trio's cancellation passes untouched."""
-        return _Guard(self, operation)
+        guard = self._guards.get(operation)
+        if guard is None:
+            guard = self._guards[operation] = _Guard(self, operation)
+        return guard
 
     def deadline(self) -> AbstractContextManager[trio.CancelScope]:
         """What may wait waits inside this; a scope is not free, so nothing else does."""
@@ -154,9 +158,10 @@ class Boundary:
 
 
 class _Guard:
-    """One call; a class and not a generator because every read pays for it.
+    """Calls of one operation; a class and not a generator because every read pays for it.
 
-    This is the one catch-all of the program: `leave` turns any Exception into FUSEError.
+    It knows nothing of a single call, so all share it.  This is the one catch-all of the program:
+    `leave` turns any Exception into FUSEError.
     """
 
     __slots__ = ("_boundary", "_operation")

@@ -20,6 +20,8 @@ from s3mount.fuse.boundary import Boundary
 from s3mount.fuse.convert import statfs, to_entry
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_TRUNC | os.O_APPEND
+#: No plain reading: refused, or S3 is asked whatever is known.
+_SPECIAL = _WRITING | os.O_DIRECT
 
 
 class Operations(pyfuse3.Operations):
@@ -87,9 +89,13 @@ class Operations(pyfuse3.Operations):
             self._fs.releasedir(fh)
 
     async def open(self, inode: InodeT, flags: FlagT, ctx: pyfuse3.RequestContext) -> pyfuse3.FileInfo:
-        with self._boundary.guard("open"), self._boundary.deadline():
-            is_direct = bool(flags & os.O_DIRECT)
-            handle = await self._fs.open(inode, for_writing=bool(flags & _WRITING), revalidate=is_direct)
+        with self._boundary.guard("open"):
+            handle = self._fs.open_nowait(inode, is_plain=not flags & _SPECIAL)
+            if handle is None:
+                with self._boundary.deadline():
+                    handle = await self._fs.open(
+                        inode, for_writing=bool(flags & _WRITING), revalidate=bool(flags & os.O_DIRECT)
+                    )
             return pyfuse3.FileInfo(fh=FileHandleT(handle), direct_io=False, keep_cache=True)
 
     async def read(self, fh: FileHandleT, off: int, size: int) -> bytes:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
 import trio
-from awscrt.auth import AwsCredentialsProvider
 from awscrt.http import HttpHeaders, HttpRequest
 from awscrt.io import ClientBootstrap, ClientTlsContext, DefaultHostResolver, EventLoopGroup, TlsContextOptions
 from awscrt.s3 import (
@@ -23,7 +22,6 @@ from awscrt.s3 import (
     S3RequestType,
     S3RetryConfig,
     S3RetryMode,
-    create_default_s3_signing_config,
 )
 
 from s3mount.core.attrs import ObjectId
@@ -35,7 +33,8 @@ from s3mount.store import checksums
 from s3mount.store.base import MAX_PAGE
 from s3mount.store.list_xml import parse_list_page
 from s3mount.store.s3 import as_change, check_content, check_version
-from s3mount.store.session import CONNECT_TIMEOUT_S, CredentialSource, Endpoint, S3Config
+from s3mount.store.session import CONNECT_TIMEOUT_S, Endpoint, S3Config
+from s3mount.store.signing import CredentialSource, Signer
 from s3mount.store.transfer import Transfer
 from s3mount.store.transit import MIN_TRANSIT, Transit
 
@@ -71,7 +70,7 @@ class CrtReader:
         self._client = client
         self.transit = transit
         self._endpoint = endpoint
-        self._credentials = credentials
+        self._signer = None if credentials is None else Signer(credentials, endpoint.region)
         self._bucket = s3.location.bucket
         self._prefix = s3.location.prefix
         self._headers = [("Host", endpoint.host), *s3.headers]
@@ -149,14 +148,14 @@ class CrtReader:
         arrival: Arrival | None = None,
     ) -> Transfer:
         kind, method = _REQUESTS[operation]
-        if self._credentials is not None:
-            await self._credentials.refresh()
+        signing = None if self._signer is None else await self._signer.config()
         taken = await self._enter(n_bytes, arrival)
         transfer = Transfer(trio.lowlevel.current_trio_token(), lambda: self.transit.leave(taken))
         transfer.request = self._client.make_request(
             type=kind,
             operation_name=operation,
             request=HttpRequest(method, path, HttpHeaders([*self._headers, *headers])),
+            signing_config=signing,
             part_size=self.transit.part_size,
             on_headers=transfer.on_headers,
             on_body=transfer.on_body,
@@ -195,16 +194,11 @@ async def crt_reader(
         if ca_bundle is not None:
             options.override_default_trust_store_from_path(ca_filepath=ca_bundle)
         tls = ClientTlsContext(options).new_connection_options()
-    signing = None
-    if credentials is not None:
-        provider = AwsCredentialsProvider.new_delegate(credentials.snapshot)
-        signing = create_default_s3_signing_config(region=endpoint.region, credential_provider=provider)
     client = S3Client(
         bootstrap=bootstrap,
         region=endpoint.region,
         tls_mode=S3RequestTlsMode.ENABLED if endpoint.is_tls else S3RequestTlsMode.DISABLED,
         tls_connection_options=tls,
-        signing_config=signing,
         part_size=transit.pool_part_size,  # each request says what its own parts are
         throughput_target_gbps=config.connections * _GBPS_PER_CONNECTION,
         memory_limit=transit.pool_limit,

@@ -10,9 +10,9 @@ limited and counted.
 import copy
 import math
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import trio
 
@@ -22,6 +22,8 @@ from s3mount.core.ranges import ByteRange
 from s3mount.core.waits import Arrival
 from s3mount.errors import StoreError, StoreTimeout
 from s3mount.store.base import MAX_PAGE, Catalogue, RangeReader
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -94,23 +96,32 @@ class GuardedStore:
         start_after: str = "",
     ) -> ListPage:
         """See `Catalogue.list_page`."""
-        async with self._guarded(self._lists, "ListObjectsV2", prefix):
+
+        async def ask() -> ListPage:
             self._counts["lists"] += 1
             return await self._catalogue.list_page(
                 prefix, delimiter=delimiter, token=token, max_keys=max_keys, start_after=start_after
             )
 
+        return await self._guarded(self._lists, "ListObjectsV2", prefix, ask)
+
     async def head(self, key: str) -> ObjectStat:
         """See `Catalogue.head`."""
-        async with self._guarded(self._lists, "HeadObject", key):
+
+        async def ask() -> ObjectStat:
             self._counts["heads"] += 1
             return await self._catalogue.head(key)
 
+        return await self._guarded(self._lists, "HeadObject", key, ask)
+
     async def confirm(self, wanted: ObjectId) -> None:
         """See `RangeReader.confirm`."""
-        async with self._guarded(self._lists, "HeadObject", wanted.key):
+
+        async def ask() -> None:
             self._counts["heads"] += 1
             await self._reader.confirm(wanted)
+
+        await self._guarded(self._lists, "HeadObject", wanted.key, ask)
 
     async def get_range(
         self,
@@ -126,32 +137,42 @@ class GuardedStore:
         """
         arrival = arrival or Arrival(math.inf)
         arrival.sent_at = math.inf
-        async with self._guarded(self._gets, "GetObject", wanted.key, scope):
+
+        async def ask() -> bytes:
             arrival.sent_at = trio.current_time()
             self._counts["gets"] += 1
             content = await self._reader.get_range(wanted, span, arrival)
             self._counts["bytes_read"] += len(content)
             return content
 
-    @asynccontextmanager
+        return await self._guarded(self._gets, "GetObject", wanted.key, ask, scope)
+
     async def _guarded(
-        self, limiter: trio.CapacityLimiter, operation: str, key: str, scope: trio.CancelScope | None = None
-    ) -> AsyncIterator[None]:
+        self,
+        limiter: trio.CapacityLimiter,
+        operation: str,
+        key: str,
+        ask: Callable[[], Awaitable[T]],
+        scope: trio.CancelScope | None = None,
+    ) -> T:
+        """The answer of `ask`.  No generator and, while there is room, no turn of the loop: every GET pays for it."""
         scope = trio.CancelScope() if scope is None else scope
         scope.deadline = trio.current_time() + self._config.deadline_s
         try:
             with scope:
-                async with limiter:
-                    yield
+                await _take(limiter)
+                try:
+                    return await ask()
+                finally:
+                    limiter.release()
         except StoreError as error:
             self._counts["failures"] += 1
             error.locate(self._bucket, key, operation)
             raise
-        if scope.cancelled_caught:
-            if trio.current_time() >= scope.deadline:
-                self._counts["failures"] += 1
-            message = f"no answer within the deadline of {self._config.deadline_s:g} s (--request-deadline)"
-            raise StoreTimeout(message, bucket=self._bucket, key=key, operation=operation)
+        if trio.current_time() >= scope.deadline:
+            self._counts["failures"] += 1
+        message = f"no answer within the deadline of {self._config.deadline_s:g} s (--request-deadline)"
+        raise StoreTimeout(message, bucket=self._bucket, key=key, operation=operation)
 
     def statistics(self) -> StoreStatistics:
         """A snapshot of the counters."""
@@ -163,3 +184,11 @@ class GuardedStore:
             raise ValueError("more GETs in flight than allowed")
         if self._lists.borrowed_tokens > self._config.max_lists:
             raise ValueError("more LISTs in flight than allowed")
+
+
+async def _take(limiter: trio.CapacityLimiter) -> None:
+    """A place, without a turn of the loop if one is free."""
+    try:
+        limiter.acquire_nowait()
+    except trio.WouldBlock:
+        await limiter.acquire()

@@ -3,8 +3,7 @@
 * The whole botocore credential chain runs on trio.  The default client config must name the
   httpx session class before the first client, because the providers (process, assume role, IMDS,
   container) make clients of their own and would otherwise ask for an asyncio loop.
-* The CRT asks for credentials once per request on a C thread: it gets a snapshot, which every
-  request refreshes first on the trio side (a no-op until botocore finds them old).
+* The CRT signs by itself, with what the chain gives on the trio side (`store.signing`).
 * One CA choice: `--ca-bundle`, AWS_CA_BUNDLE or the profile's ca_bundle, else the system's.
 * botocore resolves the endpoint (regions, path style, ARNs); the CRT is given what came out.
 """
@@ -19,23 +18,20 @@ from urllib.parse import quote, urlsplit
 from aiobotocore.config import AioConfig
 from aiobotocore.httpxsession import HttpxSession
 from aiobotocore.session import AioSession
-from awscrt.auth import AwsCredentials
 from botocore import UNSIGNED
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError
 
 from s3mount import __version__
 from s3mount.core.location import Location
 from s3mount.errors import BadOption, NoCredentials
 from s3mount.store.s3_errors import from_provider
+from s3mount.store.signing import PROVIDER_ERRORS, CredentialSource
 
 #: Used when nothing names a region; the bucket's answer corrects it.
 DEFAULT_REGION = "us-east-1"
 #: Seconds; S3 connects within milliseconds or not at all, and ten attempts follow.
 CONNECT_TIMEOUT_S = 5
 _READ_TIMEOUT_S = 30
-#: What providers let out besides botocore's own: a program or token file that is not there, an
-#: answer without keys, and "refreshed, but still expired".
-_PROVIDER_ERRORS = (BotoCoreError, ClientError, OSError, KeyError, ValueError, RuntimeError)
 #: Where distributions keep their CA bundle when OpenSSL's own default is elsewhere.
 _SYSTEM_BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 
@@ -100,36 +96,6 @@ class Endpoint:
         return self.base_path + quote(key, safe="/-_.~")
 
 
-class CredentialSource:
-    """The chain's credentials as the CRT wants them: a snapshot any thread may read."""
-
-    def __init__(self, credentials: Any) -> None:
-        self._credentials = credentials
-        self._frozen: Any = None
-        self._snapshot: AwsCredentials | None = None
-
-    async def refresh(self) -> None:
-        """Renew the snapshot if botocore finds the credentials old.
-
-        Raises:
-            AccessDenied, most often as NoCredentials: the provider failed.
-            StoreUnreachable: nobody answers at the provider's endpoint.
-        """
-        try:
-            frozen = await self._credentials.get_frozen_credentials()
-        except _PROVIDER_ERRORS as error:
-            raise from_provider(error) from error
-        if frozen is not self._frozen:
-            self._snapshot = AwsCredentials(frozen.access_key, frozen.secret_key, frozen.token)
-            self._frozen = frozen
-
-    def snapshot(self) -> AwsCredentials:
-        """The newest credentials; called on C threads, never blocks."""
-        if self._snapshot is None:
-            raise NoCredentials("credentials were asked for before the first refresh")
-        return self._snapshot
-
-
 class S3Session:
     """One botocore session: everything that does not depend on the bucket's region.
 
@@ -171,7 +137,7 @@ class S3Session:
             return None
         try:
             found = await self._session.get_credentials()
-        except _PROVIDER_ERRORS as error:
+        except PROVIDER_ERRORS as error:
             raise from_provider(error) from error
         if found is None:
             raise NoCredentials("no credentials were found")
@@ -233,7 +199,7 @@ class S3Session:
         bucket = self._config.location.bucket
         try:
             signed = await client.generate_presigned_url("get_object", Params={"Bucket": bucket, "Key": "x"})
-        except _PROVIDER_ERRORS as error:  # signing, too, renews the credentials
+        except PROVIDER_ERRORS as error:  # signing, too, renews the credentials
             raise from_provider(error) from error
         url = urlsplit(signed)
         if bucket.startswith("arn:"):

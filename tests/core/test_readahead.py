@@ -209,16 +209,6 @@ def test_every_read_is_fetched_and_nothing_outside(drawn: tuple[int, list[ByteRa
         assert replay.planner.statistics().streams <= MAX_STREAMS
 
 
-@given(spans(SMALL_FILE, min_length=1), part_sizes, limits, st.data())
-def test_a_small_file_is_fetched_whole(span: ByteRange, part: int, limit: int, data: st.DataObject) -> None:
-    """Up to 1 MiB, open and every read fetch the whole file and nothing ahead, and a hit needs no plan."""
-    size = data.draw(st.integers(span.stop, SMALL_FILE))
-    replay = Replay(size, part=part, limit=limit)
-    assert replay.planner.on_open() == ByteRange(0, size)
-    assert plan_of(replay, span) == Plan(ByteRange(0, size))
-    assert replay.planner.on_hit(span)
-
-
 @given(st.integers(0, 2 * GIB), part_sizes)
 def test_open_starts_within_the_object(size: int, part: int) -> None:
     """Of a file nobody read yet open begins with the first MiB, or with all of it."""

@@ -1,0 +1,98 @@
+"""A bare pyfuse3 file system: N files in one directory, every answer a constant.
+
+What an open, a read and a release cost below our code: the kernel, libfuse, pyfuse3 and trio.
+
+usage: python -m benchmarks.bare MOUNT_POINT N SIZE
+"""
+
+import contextlib
+import errno
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyfuse3
+import trio
+
+from benchmarks.contenders import Contender
+from tests.support.mounts import clean_up, is_mounted
+from tests.support.processes import running, wait_until
+
+_FOREVER_S = 1e6
+_FIRST = pyfuse3.ROOT_INODE + 1
+
+
+class Constants(pyfuse3.Operations):
+    """Files `00000000` to N - 1; keeps the page cache."""
+
+    supports_dot_lookup = False
+    enable_writeback_cache = False
+
+    def __init__(self, n: int, size: int) -> None:
+        super().__init__()
+        self._n = n
+        self._content = bytes(size)
+        self._entry = pyfuse3.EntryAttributes()
+        self._opened = pyfuse3.FileInfo(fh=1, direct_io=False, keep_cache=True)
+
+    def _attributes(self, inode: int) -> pyfuse3.EntryAttributes:
+        entry = self._entry
+        entry.st_ino = inode
+        entry.entry_timeout = entry.attr_timeout = _FOREVER_S
+        entry.st_mode = (stat.S_IFDIR if inode == pyfuse3.ROOT_INODE else stat.S_IFREG) | 0o755
+        entry.st_size = len(self._content)
+        return entry
+
+    async def getattr(self, inode: int, ctx: Any = None) -> pyfuse3.EntryAttributes:
+        return self._attributes(inode)
+
+    async def lookup(self, parent_inode: int, name: bytes, ctx: Any = None) -> pyfuse3.EntryAttributes:
+        with contextlib.suppress(ValueError):
+            if int(name) < self._n:
+                return self._attributes(_FIRST + int(name))
+        raise pyfuse3.FUSEError(errno.ENOENT)
+
+    async def opendir(self, inode: int, ctx: Any) -> int:
+        return 1
+
+    async def readdir(self, fh: int, start_id: int, token: Any) -> None:
+        for index in range(start_id, self._n):
+            if not pyfuse3.readdir_reply(token, b"%08d" % index, self._attributes(_FIRST + index), index + 1):
+                return
+
+    async def open(self, inode: int, flags: int, ctx: Any) -> pyfuse3.FileInfo:
+        return self._opened
+
+    async def read(self, fh: int, off: int, size: int) -> memoryview:
+        return memoryview(self._content)[off : off + size]
+
+    async def release(self, fh: int) -> None:
+        return None
+
+
+@contextlib.contextmanager
+def bare(directory: Path, n: int, size: int) -> Iterator[Contender]:
+    """The file system mounted, and its process."""
+    path = directory / "mnt"
+    path.mkdir(parents=True)
+    command = [sys.executable, "-m", "benchmarks.bare", str(path), str(n), str(size)]
+    with running(command, directory / "bare.log") as process:
+        try:
+            wait_until(lambda: is_mounted(path), 30, "the bare file system mounting")
+            yield Contender("bare pyfuse3", path, process.pid)
+        finally:
+            clean_up(path, process)
+
+
+def main(mount_point: str, n: int, size: int) -> None:
+    pyfuse3.init(Constants(n, size), mount_point, {"ro", "fsname=bare"})
+    try:
+        trio.run(pyfuse3.main, 32, 1000)
+    finally:
+        pyfuse3.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
