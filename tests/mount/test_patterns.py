@@ -107,7 +107,11 @@ def test_a_shuffled_shard(weed: Server, work: Path, flags: tuple[str, ...]) -> N
 
 
 def test_tensors_copied_by_many_threads(weed: Server, work: Path) -> None:
-    """Threads that copy slices of a mapped file's tensors side by side fetch at most 1.05 bytes for each it has."""
+    """Threads that copy slices of a mapped file's tensors side by side fetch the file and at most one window
+    of 64 MiB more.
+
+    Where the threads start long after each other, the first one's window is given up and fetched again.
+    """
     size, tensor, n_threads = 192 * MIB, 32 * MIB, 8
     share = tensor // n_threads
     with reading(weed, work, size, "--no-kernel-tuning") as read:
@@ -115,7 +119,7 @@ def test_tensors_copied_by_many_threads(weed: Server, work: Path) -> None:
         starts = sorted(start for which in range(n_threads) for start in range(which * share, size, tensor))
         digests = [[start, hashlib.sha256(content_at(_KEY, start, start + share)).hexdigest()] for start in starts]
         assert sorted(found) == digests  # type: ignore[call-overload]
-        assert sum(span.length for span in read.gets()) <= 1.05 * size
+        assert sum(span.length for span in read.gets()) <= size + 64 * MIB
 
 
 def test_direct_preads_of_64_mib(weed: Server, work: Path) -> None:
