@@ -1,10 +1,12 @@
 """When reads that jump about in an object pay for all of it.
 
-Two ways, both only while the object fits in what may be held ahead:
+Four ways, all only while the object fits in what may be held ahead, or half of it where it is hot:
 
     the object           is fetched whole once
     -------------------  ------------------------------------------------------------------------
     any                  1/`_DENSE` of its bytes was asked for by reads that jump
+    any                  several readers at once went through 1/`_DENSE_BESIDE` of it in the last
+                         32 runs (tensors that many processes slice)
     at most `HOT_BYTES`  the jumps are worth 1/`_PARALLEL` of it: n x L x b x 16 >= size;
                          those that wait for the same round trip count less
     whose like paid      at the first read (`core.siblings`)
@@ -19,12 +21,14 @@ rule holds for objects no larger than one read-ahead window, which a mistaken st
 larger ones wait for density: at 4 KiB a read, 1/32 of the bytes means that every 128 KiB cell was
 touched once, and all of it costs no more than the cells did.
 
+Where not all of it fits, parts are fetched as readers use what they have (`WholeObject`).
+
 Each promotion doubles the price of the next: content that was dropped before it was read, or an
 object that is read in bursts, must not be fetched over and over.
 """
 
 from s3mount.core.distance import Distance
-from s3mount.core.ranges import ByteRange, Coverage
+from s3mount.core.ranges import ByteRange, Coverage, split
 from s3mount.core.siblings import Siblings
 from s3mount.units import MIB
 
@@ -32,6 +36,7 @@ from s3mount.units import MIB
 HOT_BYTES = 64 * MIB
 _PARALLEL = 16
 _DENSE = 32
+_DENSE_BESIDE = 16
 _LEAST_JUMPS = 3
 #: What the first of them lost until the last came, a round trip each later.
 _LOST_MEANWHILE = 1 / 8
@@ -42,6 +47,10 @@ _FORGET_S = 1.0
 _BESIDE = 1 / 4
 #: Reads that found their part gone again: one may be a slow reader, more is a budget too small.
 _MOST_LOST = 3
+#: All of a shard is worth beginning when half of it fits: room comes as readers go through it.
+_ROOM_SHARE = 2
+#: Bytes are cheaper than requests up to 1/16 of a part: two cells of random reads.
+_HOLE_SHARE = 16
 #: The share that must have been read before a promotion counts as right.
 _PROVEN_SHARE = 4
 
@@ -79,16 +88,20 @@ class Density:
         """Whether the object's readers were seen to jump, ever."""
         return self._asked > 0
 
-    def pays(self, distance: Distance, ahead_limit: int) -> bool:
-        """Whether all of the object is to be fetched now."""
-        if self._size > ahead_limit:
+    def pays(self, distance: Distance, ahead_limit: int, beside: int = 0) -> bool:
+        """Whether all of the object is to be fetched now.
+
+        Args:
+            beside: bytes that several readers at once went through lately.
+        """
+        if self._size > (_ROOM_SHARE * ahead_limit if self._size <= HOT_BYTES else ahead_limit):
             return False
         if self._siblings.pays and self._price == 1:
             return True
         if self._jumps < _LEAST_JUMPS * self._price - _LOST_MEANWHILE:
             return False
         is_hot = self._size <= HOT_BYTES and self._jumps * distance.worth * _PARALLEL >= self._size * self._price
-        return is_hot or self._asked * _DENSE >= self._size * self._price
+        return is_hot or max(self._asked * _DENSE, beside * _DENSE_BESIDE) >= self._size * self._price
 
     def promoted(self) -> None:
         """All of the object is fetched: the next time must be earned again, and dearer."""
@@ -98,18 +111,17 @@ class Density:
 
 
 class WholeObject:
-    """An object that is fetched whole, part by part, each part once.
+    """An object that is fetched whole, each byte once.
 
     Args:
         size: bytes.
-        part_size: bytes.
+        part_size: the largest GET, bytes.
         siblings: told whether it was right; None where nothing is to be learned.
-        fetched: what was fetched of it already; parts of which that is more than
-            1/`_DENSE` are completed, not fetched again.
+        fetched: what was fetched of it already; it is not fetched again, but for pieces that would
+            cut one GET in two for the sake of 1/`_HOLE_SHARE` of a part.
 
     Attributes:
         used: bytes that readers got of it.
-        unclaimed: numbers of the parts that were not asked for yet.
     """
 
     def __init__(self, size: int, part_size: int, siblings: Siblings | None, fetched: Coverage) -> None:
@@ -117,14 +129,11 @@ class WholeObject:
         self._part_size = part_size
         self._siblings = siblings
         self._lost = 0
+        self._claimed = 0
         self.used = 0
-        self.unclaimed = set(range(-(-size // part_size)))
-        self._pieces: list[ByteRange] = []
-        for number in list(self.unclaimed):
-            missing = fetched.missing(self._part(number))
-            if sum(piece.length for piece in missing) < self._part(number).length * (_DENSE - 1) // _DENSE:
-                self.unclaimed.discard(number)
-                self._pieces += missing
+        self._unclaimed: list[ByteRange] = []  # each within a part
+        for part in split(ByteRange(0, size), part_size):
+            self._unclaimed += _closed(fetched.missing(part), part_size // _HOLE_SHARE)
 
     @property
     def keeps(self) -> bool:
@@ -133,43 +142,61 @@ class WholeObject:
 
     def is_over(self, wanted: ByteRange, *, is_held: bool) -> bool:
         """Whether a read shows that what was fetched is gone: several did, or a new pass begins."""
-        if is_held or not self.unclaimed.isdisjoint(self._numbers(wanted)):
+        if is_held or self._claimable(wanted):
             return False
         return wanted.start == 0 or self._lost >= _MOST_LOST
 
-    def claim(self, wanted: ByteRange, *, is_held: bool) -> ByteRange | None:
-        """The whole parts to fetch for a read; None when they were fetched before."""
-        numbers = self._numbers(wanted)
-        if self.unclaimed.isdisjoint(numbers):
+    def claim(self, wanted: ByteRange, limit: int, *, is_held: bool) -> ByteRange | None:
+        """What to fetch for a read, in whole parts where it can be.
+
+        Args:
+            limit: bytes that may be claimed and not used.
+
+        Returns:
+            A range that holds the read, or None when it was claimed before or there is no room.
+        """
+        spans = self._claimable(wanted)
+        if not spans:
             self._lost += not is_held
             return None
-        self.unclaimed.difference_update(numbers)
-        return ByteRange(numbers[0] * self._part_size, min((numbers[-1] + 1) * self._part_size, self._size))
+        if sum(span.length for span in spans) > self._room(limit):
+            return None
+        self._take(spans)
+        start = min(span.start for span in spans)
+        stop = max(span.stop for span in spans)
+        return ByteRange(min(start, wanted.start), max(stop, wanted.stop))
 
-    def claim_rest(self, after: int, ahead_limit: int) -> tuple[ByteRange, ...]:
-        """The other parts, from an offset to the end and then from the start, within the limit."""
-        pieces, self._pieces = self._pieces, []
-        ahead_limit -= sum(piece.length for piece in pieces)
-        first = after // self._part_size
-        count = -(-self._size // self._part_size)
-        order = sorted(self.unclaimed, key=lambda number: (number - first) % count)
-        chosen = order[: max(0, ahead_limit) // self._part_size]
-        self.unclaimed.difference_update(chosen)
-        return (*pieces, *map(self._part, chosen))
+    def claim_rest(self, after: int, limit: int) -> tuple[ByteRange, ...]:
+        """All else, from the part of an offset to the end and then from the start, within the limit."""
+        first = after // self._part_size * self._part_size
+        room = self._room(limit)
+        chosen = []
+        for span in sorted(self._unclaimed, key=lambda span: (span.start < first, span.start)):
+            room -= span.length
+            if room < 0:
+                break
+            chosen.append(span)
+        self._take(chosen)
+        return tuple(chosen)
+
+    def _room(self, limit: int) -> int:
+        return max(limit, self._part_size) - max(0, self._claimed - self.used)
+
+    def _take(self, spans: list[ByteRange]) -> None:
+        self._unclaimed = [span for span in self._unclaimed if span not in spans]
+        self._claimed += sum(span.length for span in spans)
 
     def refused(self, span: ByteRange) -> None:
-        """The budget had no room for a part that was claimed; it is asked for again."""
-        self.unclaimed.add(span.start // self._part_size)
+        """The budget had no room for what was claimed; it is asked for again."""
+        self._unclaimed.append(span)
+        self._claimed -= span.length
 
-    def _numbers(self, wanted: ByteRange) -> range:
-        return range(wanted.start // self._part_size, (wanted.stop - 1) // self._part_size + 1)
-
-    def _part(self, number: int) -> ByteRange:
-        return ByteRange(number * self._part_size, min((number + 1) * self._part_size, self._size))
+    def _claimable(self, wanted: ByteRange) -> list[ByteRange]:
+        return [span for span in self._unclaimed if span.overlaps(wanted)]
 
     def hit(self, n_bytes: int) -> bool:
         """Readers got bytes that were held; False, and nothing noted, while there is more to fetch."""
-        if self.unclaimed:
+        if self._unclaimed:
             return False
         self.use(n_bytes)
         return True
@@ -184,3 +211,14 @@ class WholeObject:
         """Its content is gone."""
         if self._siblings is not None and self.used * _PROVEN_SHARE < self._size:
             self._siblings.failed()
+
+
+def _closed(spans: list[ByteRange], hole: int) -> list[ByteRange]:
+    """Spans in order, those with at most a hole between them made one."""
+    closed: list[ByteRange] = []
+    for span in spans:
+        if closed and span.start - closed[-1].stop <= hole:
+            closed[-1] = ByteRange(closed[-1].start, span.stop)
+        else:
+            closed.append(span)
+    return closed

@@ -30,9 +30,11 @@ class Situation(NamedTuple):
         distance: of S3, as observed.
         now: seconds, of any clock that goes forward.
         is_held: whether the read's bytes are held or on their way.
+        is_late: whether some of them are on their way, so that the reader waits.
     """
 
     ahead_limit: int
     distance: Distance
     now: float
     is_held: bool
+    is_late: bool = False

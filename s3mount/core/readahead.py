@@ -9,38 +9,41 @@ handles and processes that read the same file are one set of streams (`core.stre
     the first of all, at the very end          the last 256 KiB        the rest of the last MiB
     begins a stream at offset 0                `HEAD` (1 MiB)          nothing
     begins a stream elsewhere: a jump          a cell, 64 to 256 KiB   nothing: it may be random
-    advances a trusted stream, step 2          `HEAD`                  from 0: 2 parts; else nothing
-    advances a trusted stream, step n          to the end of the part  from 0: 2^(n-1) parts, else
-                                                                       2^(n-2); at most AHEAD_PARTS
-    advances another stream                    as much as it advanced  as much as it advanced, from
-                                               twice, at most a part   1/2 MiB on; same bound
+    the same, or advances, within a usual run  a cell                  the rest of the run
+    advances a stream from 0, step 2           `HEAD`                  2 parts
+    advances a stream from 0, step n           to the end of the part  2^(n-1) parts, the window's
+                                                                       bound at most
+    advances another stream                    as much as it advanced  as much as it advanced, or
+                                               twice, at most a part   4 times that while starts
+                                                                       are few; same bound
     does not advance its stream                a cell                  what the stream had
     any, while the object is fetched whole     its parts, each once    all other parts, each once
 
-A step is a read that advances, and 128 KiB: small reads earn a window by their bytes.  Trusted is
-a stream from offset 0, and any while the object saw at most `TRUSTED_STARTS` of them: elsewhere
-readers jump, and a window as large as what was read so far wastes at most half.
+A step is a read that advances, and 128 KiB: small reads earn a window by their bytes.  Starts are
+few up to `TRUSTED_STARTS`: beyond that readers jump, and a window as large as what was read wastes
+half at most.  The window's bound is `AHEAD_PARTS` and doubles, up to `MOST_AHEAD_PARTS`, whenever a
+reader went through all of it and waits (`core.windows`).  A usual run is what three of four of the
+streams that ended reached (`core.streams`), at most a part.
 
 Fetched whole is an object of at most `MEDIUM_FILE` at the first sign of sequential reading: a
 first read of 128 KiB at offset 0 (kernel read-ahead does that) or a second one that goes on from
-there.  And any for which `core.density` says that its jumps pay.  That is over when parts that
-were fetched are asked for and gone, or a new pass begins at offset 0.
+there.  And any for which `core.density` says that its readers pay for it.  That is over when parts
+that were fetched are asked for and gone, or a new pass begins at offset 0.
 
 A demand fetch starts at most `HEAD` before the read: a stream that begins inside a part must not
 download what it jumped over.  Windows are cut to `ahead_limit` and the object's end, and where that is
 less than a part, parts are smaller, so that many readers do not drop each other's.  When a
 stream is left, what is in flight for it is named in `Plan.left` and cancelled.  Nothing is planned
 twice before a read finds it gone (`core.fetched`).
-
 Formats need no knowledge of their own: open begins the first MiB, where HDF5 and safetensors have
 their heads; Parquet and zip (.pt, .npz) are first read at the end.
 
-
 Measured (tests/core/test_patterns.py, 1 GiB): a stride with gaps of at most 256 KiB is read over
-like a sequential file (128 KiB of 256: 129 GETs, 2.0 bytes for each asked; 4 KiB of 64: 139, 16);
+like a sequential file (128 KiB of 256: 134 GETs, 2.0 bytes for each asked; 4 KiB of 64: 174, 16);
 wider ones are cells (4 KiB of 1 MiB: 1,024 GETs, 32; 128 KiB of 4 MiB: 256, 1.03) until, where it
-fits, all is fetched (128 KiB of 1 MiB: after 256).  Runs of 0.25 to 8 MiB in a random order fetch
-1.5 to 2.5 bytes for each asked; 32 readers of slices of 512 MiB 1.0, in 264 GETs.
+fits, all is fetched (128 KiB of 1 MiB: after 256).  Runs of one length, 0.25 to 8 MiB, in a random
+order wait once and fetch at most 1.25 bytes for each asked, runs of mixed lengths 2.5 times and 1.6
+bytes; 32 readers of slices of 512 MiB 1.0, in 185 GETs.
 
 The module decides only; `fs.blocks` subtracts what it has and fetches the rest.
 """
@@ -53,8 +56,9 @@ from s3mount.core.fetched import FetchedRanges
 from s3mount.core.plans import Plan, Situation
 from s3mount.core.ranges import ByteRange, Coverage
 from s3mount.core.siblings import Siblings
-from s3mount.core.streams import Stream, StreamTable
-from s3mount.core.windows import HEAD, READAHEAD, Window, part_within
+from s3mount.core.stream import Stream
+from s3mount.core.streams import StreamTable
+from s3mount.core.windows import HEAD, READAHEAD, TRUSTED_FACTOR, Window, part_within
 from s3mount.units import MIB
 
 #: One request: below this size the round trip costs more than the bytes (decision 5).
@@ -160,7 +164,7 @@ class Planner:
             self._end_whole()
         starts = self._streams.starts
         is_first, self._is_untouched = self._is_untouched, False
-        stream, has_advanced = self._streams.follow(wanted)
+        stream, has_advanced = self._streams.follow(wanted, situation.now, situation.distance.latency_s / 2)
         self._latest = stream
         is_jump = self._streams.starts > starts
         left = self._streams.take_left() if is_jump else ()
@@ -195,13 +199,13 @@ class Planner:
         is_read_on = stream.start == 0 and (stream.advances > 1 or wanted.length >= READAHEAD)
         if is_read_on and self._size <= min(MEDIUM_FILE, situation.ahead_limit):
             self._whole = WholeObject(self._size, self._part_size, None, Coverage())
-        elif self._density.pays(situation.distance, situation.ahead_limit):
+        elif self._density.pays(situation.distance, situation.ahead_limit, self._streams.side_by_side()):
             self._density.promoted()
             self._whole = WholeObject(self._size, self._part_size, self._siblings, self._fetched.coverage)
         return self._whole
 
     def _plan_whole(self, whole: WholeObject, wanted: ByteRange, situation: Situation) -> Plan:
-        fetch = whole.claim(wanted, is_held=situation.is_held)
+        fetch = whole.claim(wanted, situation.ahead_limit, is_held=situation.is_held)
         if fetch is None:
             fetch = wanted if situation.is_held else cell_of(wanted, situation.distance.unit, self._size)
         whole.use(wanted.length)
@@ -222,7 +226,10 @@ class Planner:
         self, wanted: ByteRange, stream: Stream, situation: Situation, *, has_advanced: bool
     ) -> tuple[ByteRange, tuple[ByteRange, ...]]:
         part_size = part_within(self._part_size, situation.ahead_limit)
-        window = Window(stream, part_size, is_trusted=self._is_trusted(stream))
+        factor, usual_run = (TRUSTED_FACTOR, 0) if self._is_trusted(stream) else (1, self._streams.usual_run())
+        window = Window(stream, part_size, factor, usual_run)
+        if situation.is_late:
+            window.widen(situation.distance.bytes_per_s)
         fetch = cell_of(wanted, situation.distance.unit, self._size)
         if has_advanced:
             fetch = window.demand(wanted, fetch, self._size)

@@ -7,6 +7,10 @@ read; where it did not, each has to prove it again.
 Which shard comes next is not guessed: a shuffle opens them in any order, and the first read of a
 learned one already fetches all of it in one round trip.
 
+What was learned wrongly costs the bytes of the shards that are opened before the first of them is
+closed with less than a quarter of it read: one, with one reader.  No byte of a shard that nobody reads
+is fetched, but for the head that `open` begins.
+
 INVARIANT: at most MAX_FAMILIES; the least recently asked for goes.
 """
 

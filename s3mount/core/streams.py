@@ -1,106 +1,29 @@
 """The streams of one object: which reads go on from which.
 
 A stream is a run of bytes that were asked for, from `start` to the `frontier`, and it belongs to
-the object, not to a descriptor.  A read belongs to a stream when it starts at most the stream's
-slack beyond the frontier, or at most `DISORDER` reads behind it.
+the object, not to a descriptor (`core.stream`).
 
-    evidence              slack: how far beyond the frontier a read still belongs
-    --------------------  ---------------------------------------------------------------------
-    one read              `LARGEST_UNIT` (256 KiB): to fetch the gap costs less than to jump it
-    more                  what the stream advanced, at most `DISORDER` of its longest read
-
-So random reads of an object cannot be taken for streams by its being small, and kernel read-ahead
-in any order is one stream: early on, because runs that come to touch are merged (also one that
-grows downward), later because the slack spans all that the kernel keeps in flight.
-
-A stream is left when its readers made `patience` reads elsewhere and none in it; patience grows
-with what it advanced.  The least recently used of `MAX_STREAMS` goes.
+A stream is left when its readers made `patience` reads elsewhere and none in it; those that begin
+within half a round trip count as one, since workers start together.  Where readers take turns, the
+longest gap that was seen between two reads of one stream must have passed twice, too.  A stream that
+was untouched for longer than that gap has ended.  The least recently used of `MAX_STREAMS` goes.
 
 INVARIANT: 0 <= start < frontier, and neither frontier nor reach is past the object's end.
 """
 
-from dataclasses import dataclass
+from math import inf
 
-from s3mount.core.distance import LARGEST_UNIT
 from s3mount.core.ranges import ByteRange
-from s3mount.units import MIB
+from s3mount.core.stream import DISORDER, Stream
 
-#: Reads that the kernel's read-ahead has in flight, in any order (measured: 9 to 12).
-DISORDER = 12
 #: Readers of one object that are told apart: the worker threads of a host.  A jump scans them.
 MAX_STREAMS = 32
-#: Reads elsewhere until a stream is given up: a few, or as many as a round trip's worth of them.
-_LEAST_PATIENCE, _MOST_PATIENCE = 3, 8
-
-
-@dataclass(slots=True, eq=False)
-class Stream:
-    """One run.
-
-    Attributes:
-        start: its lowest byte.
-        frontier: the end of the furthest read.
-        advanced: bytes by which reads moved the frontier, gaps not counted.
-        advances: how many reads did.
-        longest: the longest read, bytes.
-        slack: how far beyond the frontier a read still belongs.
-        low, high: a read that starts between them belongs.
-        reach: the end of what was planned ahead; the frontier if nothing was.
-        next_plan_at: a read that ends before has nothing new to plan.
-        seen_at: the number of reads elsewhere when it was last read.
-    """
-
-    start: int
-    frontier: int
-    advanced: int
-    longest: int
-    seen_at: int
-    advances: int = 1
-    slack: int = LARGEST_UNIT
-    low: int = 0
-    high: int = 0
-    reach: int = 0
-    next_plan_at: int = 0
-
-    @property
-    def patience(self) -> int:
-        """Reads elsewhere after which it is left."""
-        return min(_LEAST_PATIENCE + self.advanced // (2 * MIB), _MOST_PATIENCE)
-
-    def settle(self) -> None:
-        """Where reads belong, after one that changed the stream."""
-        self.slack = min(self.advanced, DISORDER * self.longest) if self.advances > 1 else 0
-        self.slack = max(LARGEST_UNIT, self.slack)
-        self.low = max(self.start, self.frontier - DISORDER * self.longest)
-        self.high = self.frontier + self.slack
-
-    def advance(self, wanted: ByteRange) -> bool:
-        """Take a read that belongs here; returns whether it moved the frontier."""
-        if wanted.stop <= self.frontier:
-            return False
-        self.advanced += wanted.stop - max(wanted.start, self.frontier)
-        self.advances += 1
-        self.frontier = wanted.stop
-        self.longest = max(self.longest, wanted.stop - wanted.start)
-        self.settle()
-        return True
-
-    def absorb(self, other: "Stream") -> None:
-        """Become one with a run that touches this one."""
-        self.start = min(self.start, other.start)
-        self.frontier = max(self.frontier, other.frontier)
-        self.reach = max(self.reach, other.reach)
-        self.longest = max(self.longest, other.longest)
-        self.advances += other.advances
-        self.advanced += other.advanced
-        self.settle()
-
-    def restart(self) -> None:
-        """It has to earn everything again."""
-        self.advances = 1
-        self.advanced = min(self.advanced, self.longest)
-        self.reach = self.frontier
-        self.settle()
+#: How much of the longest gap between two reads of one stream is believed at the next jump.
+_GAP_KEPT = 7 / 8
+#: Runs that begin between two reads of one reader, when there are several.
+_SEVERAL = 3
+#: Runs from which the next one's length is expected.
+_LEAST_RUNS = 4
 
 
 class StreamTable:
@@ -114,6 +37,9 @@ class StreamTable:
         self._streams: list[Stream] = []  # least recently used first
         self._evicted: list[ByteRange] = []
         self._elsewhere = 0
+        self._waves = 0
+        self._wave_at = -inf
+        self._gap = 0.0
         self.starts = 0
 
     def find(self, offset: int) -> Stream | None:
@@ -134,7 +60,8 @@ class StreamTable:
         return stream
 
     def _touch(self, stream: Stream) -> None:
-        stream.seen_at = self._elsewhere
+        self._gap = max(self._gap, self._elsewhere - stream.seen_at)
+        stream.seen_at, stream.seen_wave = self._elsewhere, self._waves
         if self._streams[-1] is not stream:
             self._streams.remove(stream)
             self._streams.append(stream)
@@ -148,13 +75,33 @@ class StreamTable:
         """What the streams went through."""
         return [ByteRange(stream.start, stream.frontier) for stream in self._streams]
 
-    def follow(self, wanted: ByteRange) -> tuple[Stream, bool]:
-        """File a read: its stream, and whether the read moved the frontier (a first read does)."""
+    def side_by_side(self) -> int:
+        """Bytes that the last `MAX_STREAMS` runs went through; 0 unless several readers take turns."""
+        return sum(stream.advanced for stream in self._streams) if self._gap >= _SEVERAL else 0
+
+    def usual_run(self) -> int:
+        """What three of four runs reached at least, bytes; 0 while there are few.
+
+        Runs that may still go on are not counted.
+        """
+        ended = (stream for stream in self._streams if self._elsewhere - stream.seen_at > self._gap)
+        lengths = sorted(stream.frontier - stream.start for stream in ended)
+        return lengths[len(lengths) // 4] if len(lengths) >= _LEAST_RUNS else 0
+
+    def follow(self, wanted: ByteRange, now: float = 0.0, beside_s: float = 0.0) -> tuple[Stream, bool]:
+        """File a read: its stream, and whether the read moved the frontier (a first read does).
+
+        Args:
+            beside_s: runs that begin within such a time leave nobody: workers that start together.
+        """
         stream = self.find(wanted.start)
         has_advanced = stream is not None and stream.advance(wanted)
         if stream is None:
             stream = self._grown_downward(wanted)
         if stream is None:
+            if now - self._wave_at >= beside_s:
+                self._wave_at = now
+                self._waves += 1
             return self._begin(wanted), True
         self._touch(stream)
         self._merge(stream)
@@ -162,9 +109,10 @@ class StreamTable:
 
     def _begin(self, wanted: ByteRange) -> Stream:
         self._elsewhere += 1
+        self._gap *= _GAP_KEPT
         self.starts += 1
         length = wanted.stop - wanted.start
-        stream = Stream(wanted.start, wanted.stop, length, length, self._elsewhere, reach=wanted.stop)
+        stream = Stream(wanted.start, wanted.stop, length, length, self._elsewhere, self._waves, reach=wanted.stop)
         stream.settle()
         self._streams.append(stream)
         if len(self._streams) > MAX_STREAMS:
@@ -198,7 +146,8 @@ class StreamTable:
         """What was planned ahead for streams that are left, or evicted; they must earn it again."""
         left, self._evicted = self._evicted, []
         for stream in self._streams:
-            if stream.reach > stream.frontier and self._elsewhere - stream.seen_at >= stream.patience:
+            is_unread = self._elsewhere - stream.seen_at >= 2 * self._gap
+            if stream.reach > stream.frontier and is_unread and self._waves - stream.seen_wave >= stream.patience:
                 left.append(ByteRange(stream.frontier, stream.reach))
                 stream.restart()
         return tuple(left)

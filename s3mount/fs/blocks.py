@@ -32,7 +32,7 @@ _KEEP_READ_BYTES = 32 * MIB
 #: Half of the budget may be read ahead, shared by the objects that are being read: demand finds room.
 _AHEAD_SHARE = 2
 #: Pieces of a part that are fetched again with it, so that it is one GET and not three: at most 1/32.
-_PIECES_SHARE = 32
+_PIECES_SHARE = 16
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,8 @@ class BlockStore:
         now = trio.current_time()
         share = self._budget.total // _AHEAD_SHARE // self._activity.note(opened.object_id, now)
         is_held = not self._missing(opened, wanted)
-        plan = opened.planner.on_read(wanted, Situation(share, self._pace.distance, now, is_held))
+        is_late = any(chunk.state is ChunkState.PENDING for chunk in opened.chunks.overlapping(wanted))
+        plan = opened.planner.on_read(wanted, Situation(share, self._pace.distance, now, is_held, is_late))
         for left in plan.left:
             for chunk in opened.chunks.overlapping(left):
                 if self._shelf.cancel_speculation(chunk):

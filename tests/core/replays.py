@@ -32,6 +32,7 @@ class Replay:
         gets: requests.
         fetched: bytes fetched.
         waits: reads that had to wait for a round trip.
+        is_late: whether reads find what they ask for on its way; set it as the replay goes.
     """
 
     size: int
@@ -40,6 +41,7 @@ class Replay:
     distance: Distance = FAR
     siblings: Siblings = field(default_factory=Siblings)
     tick_s: float = FAR.latency_s
+    is_late: bool = False
 
     def __post_init__(self) -> None:
         self.planner = Planner(self.size, self.part, self.siblings)
@@ -74,7 +76,7 @@ class Replay:
         return self.plan
 
     def situation(self, *, is_held: bool) -> Situation:
-        return Situation(self.limit, self.distance, self.now, is_held)
+        return Situation(self.limit, self.distance, self.now, is_held, self.is_late)
 
     def _fetch(self, wanted: ByteRange) -> None:
         for gap in self.held.missing(wanted):

@@ -57,12 +57,23 @@ def test_jumps_side_by_side_count_less() -> None:
 
 
 def test_what_does_not_fit_is_not_fetched() -> None:
-    """The limit of what may be held ahead is the limit of an object that is fetched whole."""
-    density = Density(HOT_BYTES, Siblings())
-    for number in range(10):
+    """Half of a shard must fit in what may be held ahead, and all of a larger object."""
+    for size, least in ((HOT_BYTES, HOT_BYTES // 2), (HOT_BYTES + 1, HOT_BYTES + 1)):
+        density = Density(size, Siblings())
+        for number in range(10):
+            density.note(MIB, number * LATENCY_S, LATENCY_S, is_jump=True)
+        assert not density.pays(FAR, least - 1)
+        assert density.pays(FAR, least)
+
+
+def test_readers_side_by_side_pay_for_a_model() -> None:
+    """Several readers that went through 1/16 of a large object have it fetched whole, once jumps were seen."""
+    density = Density(GIB, Siblings())
+    assert not density.pays(FAR, NO_LIMIT, GIB)
+    for number in range(3):
         density.note(MIB, number * LATENCY_S, LATENCY_S, is_jump=True)
-    assert not density.pays(FAR, HOT_BYTES - 1)
-    assert density.pays(FAR, HOT_BYTES)
+    assert not density.pays(FAR, NO_LIMIT, GIB // 16 - 1)
+    assert density.pays(FAR, NO_LIMIT, GIB // 16)
 
 
 def test_each_time_is_dearer() -> None:
@@ -102,20 +113,34 @@ def test_every_part_is_claimed_once(size: int, data: st.DataObject) -> None:
     """Whatever is read, in whatever order and with whatever room, each part is asked for once and in whole."""
     whole = WholeObject(size, PART, None, Coverage())
     claimed: list[ByteRange] = []
-    while whole.unclaimed:
+    while not whole.hit(0):
         wanted = data.draw(spans(size, MIB, min_length=1))
         limit = data.draw(st.sampled_from([0, PART, 3 * PART + 1]))
-        fetch = whole.claim(wanted, is_held=True)
+        fetch = whole.claim(wanted, limit, is_held=True)
         rest = whole.claim_rest(wanted.stop - 1, limit)
         assert fetch is None or fetch.intersection(wanted) == wanted
-        assert sum(part.length for part in rest) <= limit
         parts = [fetch] if fetch is not None else []
         claimed += [*parts, *rest]
+        assert sum(part.length for part in claimed) - whole.used <= max(limit, PART) or not (parts or rest)
+        whole.use(data.draw(st.sampled_from([0, MIB, PART])))
         if not parts and not rest:
             claimed += whole.claim_rest(0, NO_LIMIT)
-    covered = sorted({number for span in claimed for number in range(span.start // PART, -(-span.stop // PART))})
-    assert covered == list(range(-(-size // PART)))
-    assert max(span.stop for span in claimed) == size
+    bounds = sorted(claimed)
+    assert [span.start for span in bounds] == [0, *(span.stop for span in bounds[:-1])]
+    assert bounds[-1].stop == size
+    assert all(span.start % PART == 0 for span in bounds)
+
+
+def test_parts_come_as_what_came_is_used() -> None:
+    """With room for two parts of four a third is fetched when readers used one; until then reads of it are cells."""
+    whole = WholeObject(4 * PART, PART, None, Coverage())
+    assert whole.claim_rest(0, 2 * PART) == (ByteRange(0, PART), ByteRange(PART, 2 * PART))
+    assert whole.claim(at(3 * PART), 2 * PART, is_held=False) is None
+    whole.use(PART - 1)
+    assert whole.claim(at(3 * PART), 2 * PART, is_held=False) is None
+    whole.use(1)
+    assert whole.claim(at(3 * PART), 2 * PART, is_held=False) == ByteRange(3 * PART, 4 * PART)
+    assert not whole.is_over(at(2 * PART), is_held=False)
 
 
 def test_a_refused_part_is_claimed_again() -> None:
@@ -138,7 +163,7 @@ def test_content_that_is_gone_ends_it() -> None:
     wanted = at(PART)
     for _ in range(3):
         assert not whole.is_over(wanted, is_held=False)
-        assert whole.claim(wanted, is_held=False) is None
+        assert whole.claim(wanted, NO_LIMIT, is_held=False) is None
     assert whole.is_over(wanted, is_held=False)
     assert not whole.is_over(wanted, is_held=True)
 
@@ -152,14 +177,18 @@ def test_a_new_pass_ends_it() -> None:
 
 
 def test_a_part_that_was_nearly_fetched_is_completed() -> None:
-    """Of parts that streams fetched in large part only the gaps are fetched; of others the whole."""
+    """What was fetched of a part is not fetched again, unless it is a small piece between two gaps."""
     fetched = Coverage()
     fetched.add(ByteRange(0, PART // 2))
-    fetched.add(ByteRange(PART, PART + 256 * KIB))
+    fetched.add(ByteRange(PART + MIB, PART + MIB + 512 * KIB))
+    fetched.add(ByteRange(2 * PART + MIB, 2 * PART + 2 * MIB))
     whole = WholeObject(3 * PART, PART, None, fetched)
-    gap, *parts = whole.claim_rest(0, NO_LIMIT)
-    assert gap == ByteRange(PART // 2, PART)
-    assert parts == [ByteRange(PART, 2 * PART), ByteRange(2 * PART, 3 * PART)]
+    assert whole.claim_rest(0, NO_LIMIT) == (
+        ByteRange(PART // 2, PART),
+        ByteRange(PART, 2 * PART),
+        ByteRange(2 * PART, 2 * PART + MIB),
+        ByteRange(2 * PART + 2 * MIB, 3 * PART),
+    )
 
 
 # -- families -------------------------------------------------------------------------------

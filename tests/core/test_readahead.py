@@ -10,8 +10,9 @@ from s3mount.core.plans import Plan
 from s3mount.core.ranges import ByteRange
 from s3mount.core.readahead import MEDIUM_FILE, SMALL_FILE, Planner
 from s3mount.core.siblings import Siblings
-from s3mount.core.streams import DISORDER, MAX_STREAMS
-from s3mount.core.windows import AHEAD_PARTS, HEAD, part_within
+from s3mount.core.stream import AHEAD_PARTS, DISORDER
+from s3mount.core.streams import MAX_STREAMS
+from s3mount.core.windows import HEAD, part_within
 from s3mount.units import GIB, KIB, MIB
 from tests.core.replays import NO_LIMIT, PART, READAHEAD, Replay, at, run
 from tests.core.strategies import spans
@@ -70,15 +71,19 @@ def test_a_stream_from_the_start_follows_the_table() -> None:
 
 
 def test_a_stream_from_elsewhere_follows_the_table() -> None:
-    """First a cell, since it may be random; then the head; then parts ahead, twice as many at each step."""
-    start = 10 * PART + 3 * MIB
+    """First a cell, since it may be random; then as much as was read twice, and four times that ahead."""
+    start = 10 * PART
     replay = Replay(GIB)
-    plans = [plan_of(replay, wanted) for wanted in run(start, start + 5 * READAHEAD)]
-    assert plans[0] == Plan(at(start))
-    assert plans[1] == Plan(ByteRange(start + READAHEAD, start + HEAD))
-    assert plans[2].ahead == in_parts(start + HEAD, 12 * PART)
-    assert plans[3].ahead == in_parts(12 * PART, 14 * PART)
-    assert plans[4].ahead == in_parts(14 * PART, 18 * PART)
+    reads = run(start, start + 2 * PART, MIB)
+    assert plan_of(replay, reads[0]) == Plan(ByteRange(start, start + MIB))
+    assert plan_of(replay, reads[1]) == Plan(
+        ByteRange(start + MIB, start + 4 * MIB), in_parts(start + 4 * MIB, 11 * PART)
+    )
+    for wanted in reads[2:]:
+        plan_of(replay, wanted)
+        read = wanted.stop - start
+        assert replay.held.missing(ByteRange(start, GIB)) == [ByteRange((start + 5 * read) // PART * PART, GIB)]
+    assert 5 * read // PART == AHEAD_PARTS + 2
 
 
 def test_where_readers_jump_a_stream_has_ahead_what_it_read() -> None:
@@ -94,11 +99,12 @@ def test_where_readers_jump_a_stream_has_ahead_what_it_read() -> None:
 
 
 def test_small_reads_earn_a_window_by_their_bytes() -> None:
-    """Sequential reads of 4 KiB from elsewhere fetch nothing ahead before they have read 256 KiB."""
+    """Sequential reads of 4 KiB from elsewhere fetch five times what they have read at most, in whole MiB."""
     replay = Replay(4 * GIB)
-    replay.play(run(GIB, GIB + 252 * KIB, 4 * KIB))
-    assert replay.fetched <= HEAD
-    assert replay.play(run(GIB + 252 * KIB, GIB + 400 * KIB, 4 * KIB)).fetched > PART
+    for wanted in run(GIB, GIB + 3 * MIB, 4 * KIB):
+        replay.read(wanted)
+        assert replay.fetched <= HEAD + 5 * (wanted.stop - GIB)
+    assert replay.fetched >= PART
 
 
 def test_a_read_that_does_not_advance_keeps_the_window() -> None:
@@ -120,8 +126,8 @@ def test_a_single_read_twice_is_not_a_stream() -> None:
 def test_the_window_is_cut_to_the_limit_in_whole_parts() -> None:
     """With room for three and a half parts, three are planned; with room for none, none is, and demand is small."""
     start = 4 * PART
-    for limit, reach in ((7 * PART // 2, 7 * PART), (0, start + MIB)):
-        replay = Replay(GIB, limit=limit).play(run(start, start + 5 * READAHEAD))
+    for limit, reach in ((7 * PART // 2, 8 * PART), (0, start + PART)):
+        replay = Replay(GIB, limit=limit).play(run(start, start + PART))
         assert replay.held.missing(ByteRange(start, GIB)) == [ByteRange(reach, GIB)]
 
 
@@ -234,10 +240,11 @@ def test_a_stream_of_hits_is_planned_at_each_part(part: int, length: int, start:
     """Once the window is wide, exactly the reads that reach the end of a part are planned again."""
     replay = Replay(GIB, part=part, limit=limit)
     reads = run(start, start + 80 * MIB, length)
-    for wanted in reads[:8]:
+    ramp = max(8, 2 * part // length + 1)
+    for wanted in reads[:ramp]:
         replay.planner.on_read(wanted, replay.situation(is_held=False))
     part = part_within(part, limit)
-    for wanted, following in pairwise(reads[7:-1]):
+    for wanted, following in pairwise(reads[ramp - 1 : -1]):
         is_hit = replay.planner.on_hit(following)
         assert is_hit == (following.stop // part == wanted.stop // part)
         if not is_hit:

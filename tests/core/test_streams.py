@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from s3mount.core.distance import LARGEST_UNIT
 from s3mount.core.ranges import ByteRange
-from s3mount.core.streams import DISORDER, MAX_STREAMS, StreamTable
+from s3mount.core.stream import DISORDER
+from s3mount.core.streams import MAX_STREAMS, StreamTable
 from s3mount.units import GIB, KIB, MIB
 from tests.core.replays import READAHEAD, at, disordered, random_reads, run
 
@@ -111,3 +112,55 @@ def test_the_least_recent_goes() -> None:
     assert len(table) == MAX_STREAMS
     assert ByteRange(READAHEAD, MIB) in table.take_left()
     assert all(run.start > 0 for run in table.runs())
+
+
+def test_a_reader_among_many_is_not_left() -> None:
+    """Once readers were seen to take turns, as many reads elsewhere as they make, and twice that, leave nothing."""
+    table = StreamTable()
+    for turn in range(6):
+        for reader in range(16):
+            stream, _ = table.follow(at(reader * GIB + turn * READAHEAD))
+            stream.reach = stream.frontier + MIB
+            assert table.take_left() == () or turn == 0
+            table.follow(at(100 * GIB + (turn * 16 + reader) * GIB, 4 * KIB))
+    assert len(table) == MAX_STREAMS
+
+
+def test_a_usual_run_is_what_most_runs_reached() -> None:
+    """Three of four runs that ended reached it; one that goes on is not counted; of three runs nothing is known."""
+    table = StreamTable()
+    lengths = [MIB, 5 * MIB, 3 * MIB, 2 * MIB, 4 * MIB]
+    for number, length in enumerate(lengths):
+        for wanted in run(number * GIB, number * GIB + length):
+            table.follow(wanted)
+        assert (table.usual_run() > 0) == (number >= 4)
+    assert table.usual_run() == 2 * MIB
+    table.follow(at(20 * GIB, 4 * KIB))
+    assert table.usual_run() == 2 * MIB
+
+
+def test_only_readers_that_take_turns_are_side_by_side() -> None:
+    """One reader of many runs is none beside another; four that take turns went through all they read."""
+    table = StreamTable()
+    for number in range(8):
+        for wanted in run(number * GIB, number * GIB + MIB):
+            table.follow(wanted)
+    assert table.side_by_side() == 0
+    table = StreamTable()
+    for turn in range(8):
+        for number in range(4):
+            table.follow(at(number * GIB + turn * READAHEAD))
+    assert table.side_by_side() == 4 * MIB
+
+
+def test_workers_that_start_together_leave_nobody() -> None:
+    """Runs that begin within half a round trip count as one elsewhere; as many one after the other leave a stream."""
+    for step_s, is_left in ((0.001, False), (0.02, True)):
+        table = StreamTable()
+        stream, _ = table.follow(at(0), 0.0, 0.01)
+        stream.reach = 8 * MIB
+        left = []
+        for number in range(1, 8):
+            table.follow(at(number * GIB), number * step_s, 0.01)
+            left += table.take_left()
+        assert bool(left) == is_left
