@@ -97,7 +97,7 @@ class PageStream:
         return None
 
     def forget_failure(self) -> None:
-        """A reader came: a page that failed before is asked for again, when it is needed."""
+        """A page that failed before is asked for again, now that a reader needs it."""
         self._plan.pop_failure()
 
     def close(self) -> None:

@@ -97,7 +97,10 @@ class DirectoryScan:
 
     async def _read_page(self) -> None:
         await trio.lowlevel.checkpoint_if_cancelled()  # the stream may be closed by what cancels this task, too
-        page = None if self._stream is None else await self._stream.next()
+        page = None
+        if self._stream is not None:
+            self._stream.forget_failure()  # of when nobody waited for it
+            page = await self._stream.next()
         if page is None:
             self.is_complete = True
             return
@@ -119,8 +122,6 @@ class DirectoryScan:
     def join(self) -> None:
         """A reader came; pair it with the lister's `leave`."""
         self.users += 1
-        if self._stream is not None:
-            self._stream.forget_failure()
 
     def close(self) -> None:
         """Nobody reads it any more."""

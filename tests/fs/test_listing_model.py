@@ -126,6 +126,18 @@ def test_a_page_that_failed_when_nobody_waited_is_asked_for_again() -> None:
     )
 
 
+def test_a_failure_that_nobody_waited_for_is_not_kept_for_the_same_reader() -> None:
+    """A reader whose call ended before its page failed asks for the page again."""
+    run(
+        World(("a", "a/a"), MetadataConfig(MINIMAL, MINIMAL), page=1, is_ordered=True, before_s=0.03, after_s=0.02),
+        ("run", [("opendir", "", 0)], 0.0, NEVER_S),
+        ("fail", 2),
+        ("run", [("next", "", 0)], 0.0, 0.04),
+        ("run", [("stat", 1, 0)], 0.0, NEVER_S),
+        ("run", [("next", "", 0)], 0.0, NEVER_S),
+    )
+
+
 @settings(max_examples=400)
 @given(world=WORLDS, steps=st.lists(STEPS, min_size=10, max_size=30))
 def test_programs_see_what_the_bucket_had(world: World, steps: list[tuple[object, ...]]) -> None:

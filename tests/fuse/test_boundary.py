@@ -213,7 +213,7 @@ async def test_deadline(autojump_clock: MockClock, caplog: pytest.LogCaptureFixt
     assert raised.value.errno == errno.ETIMEDOUT
     assert trio.current_time() == pytest.approx(60.0)
     (record,) = records_of(caplog)
-    assert "no answer within 60 s (--request-deadline)" in record.getMessage()
+    assert "no answer within 60 s (--request-deadline, --on-outage)" in record.getMessage()
     assert boundary.statistics() == {"ETIMEDOUT": 1}
 
 
