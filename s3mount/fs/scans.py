@@ -12,7 +12,7 @@ import trio
 from s3mount.core.entry_pages import EntryPages
 from s3mount.core.keys import child_key
 from s3mount.core.listing import Entry, HiddenKey, ListingFold, ListPage
-from s3mount.fs.pages import PageStream
+from s3mount.fs.pages import PageStream, StampedPage
 
 #: Called when a page was added.
 Remember = Callable[["DirectoryScan", list[Entry], float], None]
@@ -44,6 +44,7 @@ class DirectoryScan:
         self._stream = stream
         self._remember = remember
         self._lock = trio.Lock()
+        self._is_left = False
         #: (offset of a page's first entry, when it was asked for), one per page.
         self._stamps: list[tuple[int, float]] = []
 
@@ -97,10 +98,7 @@ class DirectoryScan:
 
     async def _read_page(self) -> None:
         await trio.lowlevel.checkpoint_if_cancelled()  # the stream may be closed by what cancels this task, too
-        page = None
-        if self._stream is not None:
-            self._stream.forget_failure()  # of when nobody waited for it
-            page = await self._stream.next()
+        page = None if self._stream is None else await self._next_of(self._stream)
         if page is None:
             self.is_complete = True
             return
@@ -114,14 +112,25 @@ class DirectoryScan:
         self.is_complete = page.is_last
         self._remember(self, fresh, asked_at)
 
+    async def _next_of(self, stream: PageStream) -> StampedPage | None:
+        if self._is_left:
+            self._is_left = False
+            stream.forget_failure()
+        try:
+            return await stream.next()
+        except trio.Cancelled:
+            self._is_left = True  # the page may fail when nobody waits
+            raise
+
     def _has_older(self, fresh: list[Entry], page: ListPage) -> bool:
         """Whether the fold held entries of earlier pages back until this one."""
         heads = [found.key for found in page.objects[:1]] + list(page.prefixes[:1])
         return not self._is_ordered or not heads or (bool(fresh) and child_key(self.key, fresh[0].name) < min(heads))
 
     def join(self) -> None:
-        """A reader came; pair it with the lister's `leave`."""
+        """A reader came; pair it with the lister's `leave`.  What failed before does not fail it."""
         self.users += 1
+        self._is_left = True
 
     def close(self) -> None:
         """Nobody reads it any more."""
