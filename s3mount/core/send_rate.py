@@ -6,12 +6,15 @@ rate, and every `_INTERVAL_S` the rate becomes:
 
 | state   | the interval had           | the rate afterwards                                       |
 |---------|----------------------------|-----------------------------------------------------------|
-| open    | no 503                     | none: requests go when they come                          |
-| open    | a 503 (at once)            | limited: what came well a second, then or before          |
-| limited | a 503                      | `_KEEP` of what came well, and `_EXTRA_PER_S`             |
-| limited | none, and the rate was used | grows by a quarter, then a half, then doubles            |
-| limited | none, and it was not used  | the same                                                  |
-| limited | none for `_FORGET_S`       | open                                                      |
+| open    | few 503, or none           | none: requests go when they come                          |
+| open    | many (at once)             | limited: what came well a second, then or before          |
+| limited | many                       | `_KEEP` of what came well, and `_EXTRA_PER_S`             |
+| limited | few, and the rate was used | grows by a quarter, then a half, then doubles             |
+| limited | few, and it was not used   | the same                                                  |
+| limited | few for `_FORGET_S`        | open                                                      |
+
+Many are more than 1/`_FEW` of the answers.  A server that is full refuses more than that of who asks for
+too much; one that refuses now and then is not full, and a mount that made way for it would crawl (measured).
 
 Additive increase and multiplicative decrease, as of TCP (RFC 5681), which is what makes mounts
 that do not know of each other come to equal shares: `_EXTRA_PER_S` is the same for each, `_KEEP`
@@ -31,6 +34,8 @@ _INTERVAL_S = 1.0
 _KEEP = 0.9
 _EXTRA_PER_S = 10.0
 _FIRST_GROWTH, _LARGEST_GROWTH = 0.25, 1.0
+#: Four mounts that share a full server have a tenth of their requests refused (simulated).
+_FEW = 32
 #: The share of the rate that must have been sent, or the server was not asked what it would take.
 _USED_SHARE = 0.5
 #: Who is throttled is told so every few seconds.
@@ -54,8 +59,8 @@ class SendRate:
         is_limited: whether a request has to wait for its turn.
     """
 
-    __slots__ = ("_good", "_good_per_s", "_next_at", "_per_s", "_quiet", "_refused", "_refused_at", "_sent", "_since",
-                 "_total_refused", "is_limited")  # fmt: skip
+    __slots__ = ("_good", "_good_per_s", "_next_at", "_per_s", "_quiet", "_refused", "_sent", "_since",
+                 "_throttled_at", "_total_refused", "is_limited")  # fmt: skip
 
     def __init__(self) -> None:
         self.is_limited = False
@@ -65,7 +70,7 @@ class SendRate:
         self._since = 0.0
         self._sent = self._good = self._refused = 0
         self._quiet = 0
-        self._refused_at = 0.0
+        self._throttled_at = 0.0
         self._total_refused = 0
 
     def turn_at(self, now: float) -> float:
@@ -90,7 +95,9 @@ class SendRate:
         self._end_interval(now)
         self._refused += 1
         self._total_refused += 1
-        self._refused_at = now
+        if not self._has_many_refused:
+            return
+        self._throttled_at = now
         if not self.is_limited:
             self.is_limited = True
             just_now = self._good / max(now - self._since, _LEAST_MEASURE_S)
@@ -102,9 +109,9 @@ class SendRate:
         if took_s < _INTERVAL_S:
             return
         self._good_per_s = self._good / took_s
-        if now - self._refused_at >= _FORGET_S:
+        if now - self._throttled_at >= _FORGET_S:
             self.is_limited = False
-        elif self._refused:
+        elif self._has_many_refused:
             self._per_s = _KEEP * self._good_per_s + _EXTRA_PER_S
             self._quiet = 0
         elif self._sent / took_s >= _USED_SHARE * self._per_s:
@@ -112,6 +119,10 @@ class SendRate:
             self._quiet += 1
         self._since = now
         self._sent = self._good = self._refused = 0
+
+    @property
+    def _has_many_refused(self) -> bool:
+        return self._refused * _FEW > self._good + self._refused
 
     def statistics(self) -> RateStatistics:
         """A snapshot."""

@@ -12,12 +12,13 @@ from s3mount.core.send_rate import RateStatistics, SendRate
 
 
 def limited(good: int, over_s: float = 1.0) -> SendRate:
-    """A rate whose first refusal comes at `over_s`, after so many good answers."""
+    """A rate whose first refusals, enough of them, come at `over_s`, after so many good answers."""
     rate = SendRate()
     rate.answered(0.0)
     for _ in range(good - 1):
         rate.answered(over_s * 0.9)
-    rate.refused(over_s * 0.99)
+    while not rate.is_limited:
+        rate.refused(over_s * 0.99)
     return rate
 
 
@@ -49,12 +50,13 @@ def test_an_interval_with_refusals_is_cut_to_what_came() -> None:
     """Nine tenths of the good answers, and ten."""
     rate = limited(100)
     rate.turn_at(1.0)
-    assert rate.statistics() == RateStatistics(pytest.approx(0.9 * 100 + 10), 1)
+    assert rate.statistics() == RateStatistics(pytest.approx(0.9 * 100 + 10), 4)
     for _ in range(50):
         rate.answered(1.5)
     rate.refused(1.6)
+    rate.refused(1.6)
     rate.turn_at(3.0)
-    assert rate.statistics() == RateStatistics(pytest.approx(0.9 * 50 / 2 + 10), 2)
+    assert rate.statistics() == RateStatistics(pytest.approx(0.9 * 50 / 2 + 10), 6)
 
 
 def test_quiet_intervals_grow_faster_and_faster_if_the_rate_is_used() -> None:
@@ -71,6 +73,23 @@ def test_quiet_intervals_grow_faster_and_faster_if_the_rate_is_used() -> None:
     assert [after / before for before, after in itertools.pairwise(seen)] == pytest.approx([1.5, 2.0, 2.0])
     rate.turn_at(now + 1.0)
     assert rate.statistics().per_s == seen[-1]
+
+
+def test_a_server_that_refuses_now_and_then_is_not_full() -> None:
+    """One refusal in a hundred sets no limit, and lets one that was set grow and be forgotten."""
+    free, held = SendRate(), limited(100)
+    for second in range(1, 40):
+        for number in range(100):
+            for rate in (free, held):
+                now = second + number / 200
+                rate.turn_at(now)
+                rate.sent(now)
+                rate.answered(now)
+        free.refused(second + 0.9)
+        held.refused(second + 0.9)
+        assert not free.is_limited
+        assert held.is_limited == (second <= 30)
+        assert not held.is_limited or second < 3 or held.statistics().per_s > 150
 
 
 def test_half_a_minute_of_peace_lifts_the_limit() -> None:
