@@ -9,12 +9,14 @@ rate, and every `_INTERVAL_S` the rate becomes:
 | open    | few 503, or none           | none: requests go when they come                          |
 | open    | many (at once)             | limited: what came well a second, then or before          |
 | limited | many                       | `_KEEP` of what came well, and `_EXTRA_PER_S`             |
-| limited | few, and the rate was used | grows by a quarter, then a half, then doubles             |
-| limited | few, and it was not used   | the same                                                  |
-| limited | few for `_FORGET_S`        | open                                                      |
+| limited | few                        | and `_EXTRA_PER_S`                                        |
+| limited | none, and it was used      | grows by a quarter, then a half, then doubles             |
+| limited | none, and it was not used  | the same                                                  |
+| limited | no many for `_FORGET_S`    | open                                                      |
 
-Many are more than 1/`_FEW` of the answers.  A server that is full refuses more than that of who asks for
-too much; one that refuses now and then is not full, and a mount that made way for it would crawl (measured).
+Many are two or more, and more than 1/`_FEW` of the answers.  A server that is full refuses more than that of
+who asks for too much; one that refuses now and then is not full, and a mount that made way for it would crawl
+(measured).
 
 Additive increase and multiplicative decrease, as of TCP (RFC 5681), which is what makes mounts
 that do not know of each other come to equal shares: `_EXTRA_PER_S` is the same for each, `_KEEP`
@@ -114,6 +116,9 @@ class SendRate:
         elif self._has_many_refused:
             self._per_s = _KEEP * self._good_per_s + _EXTRA_PER_S
             self._quiet = 0
+        elif self._refused:
+            self._per_s += _EXTRA_PER_S
+            self._quiet = 0
         elif self._sent / took_s >= _USED_SHARE * self._per_s:
             self._per_s *= 1 + min(_FIRST_GROWTH * 2**self._quiet, _LARGEST_GROWTH)
             self._quiet += 1
@@ -122,7 +127,7 @@ class SendRate:
 
     @property
     def _has_many_refused(self) -> bool:
-        return self._refused * _FEW > self._good + self._refused
+        return self._refused > 1 and self._refused * _FEW > self._good + self._refused
 
     def statistics(self) -> RateStatistics:
         """A snapshot."""

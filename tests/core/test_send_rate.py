@@ -3,9 +3,10 @@
 import heapq
 import itertools
 import random
+import statistics
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from s3mount.core.send_rate import RateStatistics, SendRate
@@ -89,7 +90,7 @@ def test_a_server_that_refuses_now_and_then_is_not_full() -> None:
         held.refused(second + 0.9)
         assert not free.is_limited
         assert held.is_limited == (second <= 30)
-        assert not held.is_limited or second < 3 or held.statistics().per_s > 150
+        assert not held.is_limited or second < 3 or held.statistics().per_s >= 90 + 10 * second
 
 
 def test_half_a_minute_of_peace_lifts_the_limit() -> None:
@@ -114,17 +115,15 @@ def test_a_recovering_server_is_always_asked(events: list[tuple[str, float]]) ->
         rate.check_invariants()
 
 
-@settings(max_examples=5, phases=[Phase.explicit, Phase.generate])
-@given(st.integers(2, 4), st.floats(100, 500), st.integers(5, 50), st.integers(0, 2**32))
-def test_mounts_that_do_not_know_each_other_share(mounts: int, per_s: float, burst: int, seed: int) -> None:
-    """Behind a token bucket they get nine tenths of it after 10 s, and the least gets half of the most."""
+def shared(mounts: int, per_s: float, burst: int, seed: int) -> list[int]:
+    """Good answers of each mount from the 10th to the 30th second behind one server, whose capacity varies a little."""
     chance = random.Random(seed).random
     rates, good = [SendRate() for _ in range(mounts)], [0] * mounts
-    tokens, filled_at, until = float(burst), 0.0, 30.0
+    tokens, filled_at = float(burst), 0.0
     turns = [(chance() / 100, number) for number in range(mounts)]
-    while turns[0][0] < until:
+    while turns[0][0] < 30:
         now, number = heapq.heappop(turns)
-        tokens, filled_at = min(burst, tokens + (now - filled_at) * per_s), now
+        tokens, filled_at = min(burst, tokens + (now - filled_at) * per_s * 2 * chance()), now
         rate = rates[number]
         rate.sent(now)
         if tokens >= 1:
@@ -135,5 +134,17 @@ def test_mounts_that_do_not_know_each_other_share(mounts: int, per_s: float, bur
             rate.refused(now)
         # at least 1 ms between two requests of a mount: its own limit
         heapq.heappush(turns, (max(rate.turn_at(now), now + 0.001 * (0.5 + chance())), number))
-    assert sum(good) / 20 >= 0.9 * per_s
-    assert min(good) / max(good) >= 0.5
+    return good
+
+
+@pytest.mark.parametrize("mounts", [2, 3, 4])
+def test_mounts_that_do_not_know_each_other_share(mounts: int) -> None:
+    """Of ten servers they get nine tenths on average, the least 0.7 of the most, and never less than a third of it."""
+    seen = []
+    for seed in range(10):
+        per_s = 100.0 + 40 * seed
+        good = shared(mounts, per_s, 5 + 5 * seed, seed)
+        seen.append((sum(good) / 20 / per_s, min(good) / max(good)))
+    assert statistics.mean(of_server for of_server, _ in seen) >= 0.9
+    assert statistics.mean(share for _, share in seen) >= 0.7
+    assert min(share for _, share in seen) >= 1 / 3

@@ -77,9 +77,11 @@ async def test_four_mounts_share_what_a_throttling_server_gives(autojump_clock: 
 
 async def test_the_rate_is_forgotten_when_the_server_has_room(autojump_clock: MockClock) -> None:
     """Half a minute without a refusal, and requests go when they come."""
-    refused = [StoreThrottled("slow down")]
+    refused = [StoreThrottled("slow down"), StoreThrottled("slow down")]
     store, wanted = make(WAIT, lambda: refused.pop() if refused else None, lambda: 1.0)
-    await store.get_range(wanted, WHOLE)
+    async with trio.open_nursery() as nursery:
+        for _ in range(2):
+            nursery.start_soon(store.get_range, wanted, WHOLE)
     assert store.statistics().rate.per_s > 0
     await trio.sleep(31)
     await store.get_range(wanted, WHOLE)
