@@ -1,4 +1,4 @@
-"""A bare pyfuse3 file system: N files in one directory, every answer a constant.
+"""A bare pyfuse3 file system: N files in the directory `small`, every answer a constant.
 
 What an open, a read and a release cost below our code: the kernel, libfuse, pyfuse3 and trio.
 
@@ -21,7 +21,9 @@ from tests.support.mounts import clean_up, is_mounted
 from tests.support.processes import running, wait_until
 
 _FOREVER_S = 1e6
-_FIRST = pyfuse3.ROOT_INODE + 1
+DIRECTORY = "small"
+_TOP = pyfuse3.ROOT_INODE + 1
+_FIRST = _TOP + 1
 
 
 class Constants(pyfuse3.Operations):
@@ -41,7 +43,7 @@ class Constants(pyfuse3.Operations):
         entry = self._entry
         entry.st_ino = inode
         entry.entry_timeout = entry.attr_timeout = _FOREVER_S
-        entry.st_mode = (stat.S_IFDIR if inode == pyfuse3.ROOT_INODE else stat.S_IFREG) | 0o755
+        entry.st_mode = (stat.S_IFREG if inode >= _FIRST else stat.S_IFDIR) | 0o755
         entry.st_size = len(self._content)
         return entry
 
@@ -49,16 +51,18 @@ class Constants(pyfuse3.Operations):
         return self._attributes(inode)
 
     async def lookup(self, parent_inode: int, name: bytes, ctx: Any = None) -> pyfuse3.EntryAttributes:
-        with contextlib.suppress(ValueError):
-            if int(name) < self._n:
-                return self._attributes(_FIRST + int(name))
+        if parent_inode == pyfuse3.ROOT_INODE:
+            if name == DIRECTORY.encode():
+                return self._attributes(_TOP)
+        elif name.isdigit() and int(name) < self._n:
+            return self._attributes(_FIRST + int(name))
         raise pyfuse3.FUSEError(errno.ENOENT)
 
     async def opendir(self, inode: int, ctx: Any) -> int:
-        return 1
+        return inode
 
     async def readdir(self, fh: int, start_id: int, token: Any) -> None:
-        for index in range(start_id, self._n):
+        for index in range(start_id, self._n if fh == _TOP else 0):
             if not pyfuse3.readdir_reply(token, b"%08d" % index, self._attributes(_FIRST + index), index + 1):
                 return
 

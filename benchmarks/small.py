@@ -18,14 +18,13 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 
-from benchmarks.bare import bare
+from benchmarks.bare import DIRECTORY, bare
 from benchmarks.constant import BUCKET, constant_server
 from benchmarks.contenders import Contender, s3mount
 from benchmarks.many_keys import SIZE
 from tests.support.mounts import aws_environment
 
 Figures = dict[str, float]
-_DIRECTORY = "small"
 
 
 def measure(
@@ -49,18 +48,19 @@ def measure(
     """
     results: dict[str, Figures] = {}
     with (
-        constant_server(work / "server", _DIRECTORY, n_files, delay_s=delay_s) as url,
+        constant_server(work / "server", DIRECTORY, n_files, delay_s=delay_s) as url,
         s3mount(BUCKET, url, work / "ours", "--metadata-ttl", ttl) as mount,
     ):
-        directory = mount.path / _DIRECTORY
+        directory = mount.path / DIRECTORY
         subprocess.run(["ls", str(directory)], check=True, stdout=subprocess.DEVNULL)
         results["cold"] = _epochs(mount, directory, n_processes)[0]
         for n in warm_processes:
             results[f"warm {n}"] = _best(_epochs(mount, directory, n, 3))
     with bare(work / "bare", n_files, SIZE) as mount:
-        _epochs(mount, mount.path, n_processes)
+        directory = mount.path / DIRECTORY
+        _epochs(mount, directory, n_processes)
         for n in warm_processes:
-            results[f"bare {n}"] = _best(_epochs(mount, mount.path, n, 3))
+            results[f"bare {n}"] = _best(_epochs(mount, directory, n, 3))
             results[f"warm {n}"]["of_bare"] = results[f"warm {n}"]["files_per_s"] / results[f"bare {n}"]["files_per_s"]
     n_epochs = 1 + 3 * len(warm_processes)
     results["calls"] = _calls(work / "ours" / "s3mount.log", n_files, n_epochs)

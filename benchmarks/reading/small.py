@@ -1,17 +1,11 @@
 """Many small files: cold at a distance, by more and more processes; and again, when the kernel has them."""
 
-import contextlib
 import os
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 
-from benchmarks.contenders import Contender
+from benchmarks.bare import DIRECTORY, bare
 from benchmarks.reading import contestants
 from benchmarks.reading.contestants import Contestant, Maker
 from benchmarks.reading.ground import Ground
-from tests.support.mounts import clean_up, is_mounted
-from tests.support.processes import running, wait_until
 
 _BYTES, _DELAY_S = 115_000, 0.02
 _PROCESSES = (1, 2, 4, 8, 16, 32, 64)
@@ -21,7 +15,7 @@ _SECONDS = 4.0
 
 
 def _keys(ground: Ground) -> list[str]:
-    return [f"small/{index:05d}.jpg" for index in range(ground.scaled(6000, 200))]
+    return [f"{DIRECTORY}/{index:08d}" for index in range(ground.scaled(6000, 200))]
 
 
 def small(ground: Ground) -> None:
@@ -88,8 +82,8 @@ def epoch(ground: Ground) -> None:
                 row = ground.row("epoch", what, who.name)
                 ground.measure(row, who, link, "samples", who.source, manifest, w, ground.seconds(_SECONDS), "again")
 
-    with _bare(ground.directory("bare"), len(keys)) as who:
-        second(who)
+    with bare(ground.directory("bare"), len(keys), _BYTES) as mount:
+        second(Contestant(mount.name, f"path:{mount.path}", mount))
     with ground.mounted(contestants.s3mount("--metadata-ttl", "indefinite"), link) as who:
         second(who)
     second(Contestant("local", f"path:{ground.objects.copy(ground.directory('local'), keys, _BYTES)}"))
@@ -100,16 +94,3 @@ def epoch(ground: Ground) -> None:
         ours.at_least("of_bare", 0.7)
         for requests in ("GET", "HEAD", "LIST"):
             ours.at_most(requests, 0)
-
-
-@contextlib.contextmanager
-def _bare(directory: Path, files: int) -> Iterator[Contestant]:
-    path = directory / "mnt"
-    path.mkdir()
-    command = [sys.executable, "-m", "benchmarks.reading.bare", str(path), "small", str(files), str(_BYTES)]
-    with running(command, directory / "log") as process:
-        try:
-            wait_until(lambda: is_mounted(path), 30, "the bare file system mounting")
-            yield Contestant("bare pyfuse3", f"path:{path}", Contender("bare pyfuse3", path, process.pid))
-        finally:
-            clean_up(path, process)
