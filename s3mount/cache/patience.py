@@ -1,0 +1,143 @@
+"""Reads of one directory that never fail, and never take much longer than S3.
+
+Errors are misses.  A disk that is slower than S3, or that fails, is left alone for a while
+(core.standstill); a read that hangs is given up, and its thread ends when the disk lets it.
+
+Everything but `_read_and_clear` runs on the loop; threads get what they need as arguments.
+"""
+
+import math
+from collections.abc import Callable
+
+import trio
+
+from s3mount.cache.descriptors import OpenBlocks
+from s3mount.cache.directory import BlockDirectory
+from s3mount.cache.faults import Faults
+from s3mount.cache.reading import BlockReader, Outcome
+from s3mount.core.cells import CachedContent
+from s3mount.core.lru import BlockIndex
+from s3mount.core.ranges import ByteRange
+from s3mount.core.standstill import Slowness
+
+#: Reads in threads at once: what an NVMe serves in parallel, at 10 us of the GIL each.
+_READERS = 16
+#: A disk that takes four times as long as S3 is not waited for; below 0.1 s it may be the scheduler.
+_GIVE_UP_AFTER = 4
+_LEAST_GIVE_UP_S = 0.1
+
+
+class PatientReader:
+    """Reads of one directory.
+
+    Args:
+        timer: monotonic seconds, callable in any thread.
+        on_use: told the name of each block that a read got bytes of.
+
+    Attributes:
+        hits, misses: reads answered or not.
+        bypassed: misses that were not tried; late: given up; corrupt: wrong blocks found and removed.
+    """
+
+    def __init__(
+        self,
+        directory: BlockDirectory,
+        opened: OpenBlocks,
+        index: BlockIndex,
+        faults: Faults,
+        timer: Callable[[], float],
+        on_use: Callable[[bytes], None],
+    ) -> None:
+        self._directory = directory
+        self._opened = opened
+        self._reader = BlockReader(directory, opened)
+        self._index = index
+        self._faults = faults
+        self._timer = timer
+        self._on_use = on_use
+        self._slowness = Slowness()
+        self._limiter = trio.CapacityLimiter(_READERS)
+        self.hits = self.misses = self.bypassed = self.late = self.corrupt = 0
+
+    def get_nowait(self, content: CachedContent, span: ByteRange) -> memoryview | None:
+        """Bytes of one block that is open and in the kernel's memory; None says nothing: `get` tells."""
+        if self._slowness.is_on or self._faults.reading.is_on:
+            return None
+        try:
+            outcome = self._reader.read_nowait(content, span)
+        except OSError:
+            return None
+        if outcome is None or outcome.content is None:
+            return None
+        self._note_hit(outcome)
+        return outcome.content
+
+    async def get(self, content: CachedContent, span: ByteRange, patience_s: float = math.inf) -> memoryview | None:
+        """Bytes that are on this disk as a whole; None for a miss, whatever the reason.
+
+        Args:
+            patience_s: what the same read would take from S3.
+        """
+        if not self._faults.may_read() or not self._slowness.lets_through(self._timer()):
+            self.bypassed += 1
+            self.misses += 1
+            return None
+        give_up_s = max(_GIVE_UP_AFTER * patience_s, _LEAST_GIVE_UP_S)
+        with trio.move_on_after(give_up_s) as scope:
+            outcome, took_s = await self._read(content, span)
+        if scope.cancelled_caught:
+            self.late += 1
+            self._slowness.note(give_up_s, patience_s, self._timer())
+        elif outcome is not None and outcome.content is not None:
+            self._slowness.note(took_s, patience_s, self._timer())
+            self._note_hit(outcome)
+            return outcome.content
+        elif outcome is not None:
+            self._forget(outcome)
+        self.misses += 1
+        return None
+
+    async def _read(self, content: CachedContent, span: ByteRange) -> tuple[Outcome | None, float]:
+        """What the disk has, and how long it took without waiting for a thread; None when it failed."""
+        try:
+            outcome, took_s = await trio.to_thread.run_sync(
+                self._read_and_clear, content, span, abandon_on_cancel=True, limiter=self._limiter
+            )
+        except OSError as error:
+            self._faults.note("read", error, self._faults.reading)
+            return None, 0.0
+        self._faults.note_good(self._faults.reading)
+        return outcome, took_s
+
+    def _read_and_clear(self, content: CachedContent, span: ByteRange) -> tuple[Outcome, float]:
+        began_at = self._timer()
+        outcome = self._reader.read(content, span)
+        took_s = self._timer() - began_at
+        for name in outcome.wrong:
+            self._opened.drop(name)
+            self._directory.remove(name)
+        return outcome, took_s
+
+    def _note_hit(self, outcome: Outcome) -> None:
+        self.hits += 1
+        for name in outcome.used:
+            self._on_use(name)
+
+    def _forget(self, outcome: Outcome) -> None:
+        """What a miss found out: blocks that another process removed, and wrong ones."""
+        for name in (*outcome.absent, *outcome.wrong):
+            self._index.discard(name)
+        self.corrupt += len(outcome.wrong)
+
+    async def held(self, content: CachedContent, span: ByteRange) -> list[ByteRange]:
+        """What of a range is on this disk, in order; nothing when the disk cannot tell in time."""
+        if self._slowness.is_on or self._faults.reading.is_on:
+            return []
+        with trio.move_on_after(_LEAST_GIVE_UP_S):
+            try:
+                return await trio.to_thread.run_sync(
+                    self._reader.held, content, span, abandon_on_cancel=True, limiter=self._limiter
+                )
+            except OSError as error:
+                self._faults.note("read", error, self._faults.reading)
+        return []

@@ -1,0 +1,127 @@
+"""What one disk needs beside reads and writes: look at the space, keep last uses, know what is there.
+
+* Every second: give way when the disk is fuller than it may be, close what others evicted, write
+  down last uses (mtimes), at most `_TOUCHES` of them: uses are kept lazily.
+* All the time, a folder at a time: what is on disk.  The first pass after a start runs as fast as it
+  can without taking more than half of a core, and until it is over a block is found by its path;
+  later ones find what other processes wrote and removed, and take 1 % of a core.
+"""
+
+from collections.abc import Callable
+
+import trio
+
+from s3mount.cache.descriptors import OpenBlocks
+from s3mount.cache.directory import BlockDirectory
+from s3mount.cache.faults import Faults
+from s3mount.cache.space import SpaceKeeper
+from s3mount.cache.writing import BlockWriter
+from s3mount.core.lru import N_FOLDERS, BlockIndex
+
+#: The cache gives way within a second or two.
+_LOOK_EVERY_S = 1.0
+#: 5 us each: 2 % of a core.
+_TOUCHES = 4096
+_FIRST_PASS_REST = 1.0
+_LATER_REST = 99.0
+
+
+class Upkeep:
+    """The background of one directory.
+
+    Args:
+        clock: seconds since the epoch.
+
+    Attributes:
+        is_scanned: every folder was read once.
+    """
+
+    def __init__(
+        self,
+        directory: BlockDirectory,
+        opened: OpenBlocks,
+        index: BlockIndex,
+        keeper: SpaceKeeper,
+        writer: BlockWriter,
+        faults: Faults,
+        clock: Callable[[], float],
+    ) -> None:
+        self._directory = directory
+        self._opened = opened
+        self._index = index
+        self._keeper = keeper
+        self._writer = writer
+        self._faults = faults
+        self._clock = clock
+        self._limiter = trio.CapacityLimiter(1)
+        self._used: dict[bytes, float] = {}
+        self.is_scanned = trio.Event()
+
+    def note_use(self, name: bytes, now: float) -> None:
+        """A block was used, which is to survive a restart; some of very many do not."""
+        if len(self._used) < _TOUCHES:
+            self._used[name] = now
+
+    async def run(self) -> None:
+        """Look at the space every second, for ever."""
+        while True:
+            try:
+                await self.give_way()
+                for name in await trio.to_thread.run_sync(self._tidy, abandon_on_cancel=True, limiter=self._limiter):
+                    self._index.discard(name)
+            except OSError as error:
+                self._faults.note("look", error)
+            await trio.sleep(_LOOK_EVERY_S)
+
+    async def give_way(self) -> None:
+        """Evict until the limits hold, as far as blocks are known.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        space = await trio.to_thread.run_sync(self._directory.space, abandon_on_cancel=True, limiter=self._limiter)
+        await self._writer.evict(self._keeper.plan_giving_way(space))
+
+    def _tidy(self) -> list[bytes]:
+        self.flush()
+        removed = self._opened.removed()
+        for name in removed:
+            self._opened.drop(name)
+        return removed
+
+    def flush(self) -> None:
+        """Write down the last uses.
+
+        Raises:
+            OSError: the disk failed; what was not written down is lost.
+        """
+        used, self._used = self._used, {}
+        for name, now in used.items():
+            self._directory.touch(name, now)
+
+    async def scan(self) -> None:
+        """Read the folders one after the other, for ever."""
+        while True:
+            rest = _LATER_REST if self.is_scanned.is_set() else _FIRST_PASS_REST
+            try:
+                await trio.to_thread.run_sync(
+                    self._directory.clean, self._clock(), abandon_on_cancel=True, limiter=self._limiter
+                )
+                for folder in range(N_FOLDERS):
+                    took_s = await self._scan_folder(folder)
+                    await trio.sleep(took_s * rest)
+            except OSError as error:
+                self._faults.note("scan", error)
+                await trio.sleep(_LOOK_EVERY_S)
+                continue
+            self.is_scanned.set()
+
+    async def _scan_folder(self, folder: int) -> float:
+        began_at, began_s = trio.current_time(), self._clock()
+        found = await trio.to_thread.run_sync(
+            self._directory.blocks, folder, abandon_on_cancel=True, limiter=self._limiter
+        )
+        now = self._clock()
+        blocks = (block._replace(used_s=min(block.used_s, now)) for block in found)
+        self._index.reconcile(folder, blocks, began_s)
+        return trio.current_time() - began_at
