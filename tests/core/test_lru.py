@@ -1,0 +1,121 @@
+"""The index of blocks against a plain list ordered by last use."""
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from s3mount.core.lru import N_FOLDERS, PAGE, BlockIndex, KnownBlock, allocated
+
+#: Few folders and few names, so that blocks come again.
+NAMES = st.tuples(st.integers(0, 2), st.integers(0, 40)).map(lambda pair: bytes([pair[0]]) + bytes([pair[1]]) * 19)
+AGES = st.integers(0, 200)
+
+
+class IndexMachine(RuleBasedStateMachine):
+    """Every rule takes a second, so no two uses are at the same time; found blocks can be of any age."""
+
+    @initialize(grain=st.sampled_from([0, 10]))
+    def begin(self, grain: int) -> None:
+        self.grain = grain
+        self.index = BlockIndex(grain)
+        self.model: dict[bytes, tuple[float, int]] = {}
+        self.now = 1_000.0
+
+    def tick(self) -> float:
+        self.now += 1
+        return self.now
+
+    @rule(name=NAMES, pages=st.integers(1, 2049))
+    def write(self, name: bytes, pages: int) -> None:
+        now = self.tick()
+        self.index.add(KnownBlock(name, pages * PAGE - 7, now))
+        self.model[name] = (now, pages)
+
+    @rule(name=NAMES, pages=st.integers(1, 2049), age=AGES)
+    def find(self, name: bytes, pages: int, age: int) -> None:
+        """The halves keep what is found apart from what is used."""
+        used = self.tick() - age + 0.5
+        self.index.add(KnownBlock(name, pages * PAGE, used))
+        self.model[name] = (max(used, self.model.get(name, (0.0, 0))[0]), pages)
+
+    @rule(name=NAMES)
+    def use(self, name: bytes) -> None:
+        now = self.tick()
+        is_news = name in self.model and now - self.model[name][0] >= self.grain
+        assert self.index.use(name, now) == is_news
+        if is_news:
+            self.model[name] = (now, self.model[name][1])
+
+    @rule(name=NAMES)
+    def discard(self, name: bytes) -> None:
+        self.index.discard(name)
+        self.model.pop(name, None)
+
+    @rule(folder=st.integers(0, 2), kept=st.sets(NAMES), age=AGES)
+    def read_folder(self, folder: int, kept: set[bytes], age: int) -> None:
+        began = self.tick() - age + 0.25
+        here = {name: known for name, known in self.model.items() if name[0] == folder}
+        found = [KnownBlock(name, pages * PAGE, used) for name, (used, pages) in here.items() if name in kept]
+        self.index.reconcile(folder, found, began)
+        for name, (used, _) in here.items():
+            if name not in kept and used < began:
+                del self.model[name]
+
+    @rule(pages=st.integers(-5, 9000), age=st.none() | AGES)
+    def take(self, pages: int, age: int | None) -> None:
+        before = float("inf") if age is None else self.tick() - age + 0.25
+        expected, n_pages = [], 0
+        for name, (used, size) in sorted(self.model.items(), key=lambda item: (item[1][0], item[1][1], item[0])):
+            if n_pages >= pages or used >= before:
+                break
+            expected.append(KnownBlock(name, size * PAGE, used))
+            n_pages += size
+        assert self.index.take(pages * PAGE, before) == expected
+        for block in expected:
+            del self.model[block.name]
+
+    @invariant()
+    def agrees(self) -> None:
+        self.index.check_invariants()
+        assert len(self.index) == len(self.model)
+        assert self.index.n_bytes == sum(pages for _, pages in self.model.values()) * PAGE
+        assert all(name in self.index for name in self.model)
+
+
+TestIndex = pytest.mark.filterwarnings("error")(IndexMachine.TestCase)
+TestIndex.settings = settings(max_examples=60, stateful_step_count=60)
+
+
+def test_the_order_is_exact_among_many() -> None:
+    """Of 20,000 blocks found in any order, the oldest go first and none twice, while some are used."""
+    index = BlockIndex(0)
+    names = [n.to_bytes(3, "little") + bytes(17) for n in range(20_000)]
+    for n, name in enumerate(names):
+        index.add(KnownBlock(name, PAGE, (n * 7919) % 20_000))
+    for n in range(0, 20_000, 3):
+        assert index.use(names[n], 50_000 + n)
+    taken = [block for _ in range(150) for block in index.take(100 * PAGE, float("inf"))]
+    assert len({block.name for block in taken}) == 15_000
+    assert [block.used_s for block in taken] == sorted(block.used_s for block in taken)
+    index.check_invariants()
+
+
+def test_a_find_of_many_old_blocks_keeps_the_heap_small() -> None:
+    """Blocks older than all that were known do not pile up beside the index."""
+    index = BlockIndex(0)
+    index.add(KnownBlock(b"\xff" * 20, PAGE, 1_000_000))
+    assert index.take(1, 0) == []
+    for n in range(30_000):
+        index.add(KnownBlock(n.to_bytes(3, "little") + bytes(17), PAGE, n))
+    assert len(index._oldest) < 10_000
+    assert [block.used_s for block in index.take(3 * PAGE, float("inf"))] == [0, 1, 2]
+
+
+def test_space_is_whole_pages() -> None:
+    """A file takes whole pages, and every folder has room in the index."""
+    assert [allocated(n) for n in (0, 1, PAGE, PAGE + 1)] == [0, PAGE, PAGE, 2 * PAGE]
+    index = BlockIndex(0)
+    for folder in range(N_FOLDERS):
+        index.add(KnownBlock(bytes([folder]) * 20, 1, 0))
+    assert index.n_bytes == N_FOLDERS * PAGE
