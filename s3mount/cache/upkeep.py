@@ -1,12 +1,14 @@
 """What one disk needs beside reads and writes: look at the space, keep last uses, know what is there.
 
-* Every second: give way when the disk is fuller than it may be, close what others evicted, write
-  down last uses (mtimes), at most `_TOUCHES` of them: uses are kept lazily.
+* Every second: give way when the disk is fuller than it may be, and close what others evicted.
+* Every half a minute: write down last uses, as mtimes.  Of very many blocks a part each time; what
+  no data set uses any more is never among them, and that is what a restart has to tell apart.
 * All the time, a folder at a time: what is on disk.  The first pass after a start runs as fast as it
   can without taking more than half of a core, and until it is over a block is found by its path;
   later ones find what other processes wrote and removed, and take 1 % of a core.
 """
 
+import itertools
 from collections.abc import Callable
 
 import trio
@@ -20,8 +22,9 @@ from s3mount.core.lru import N_FOLDERS, BlockIndex
 
 #: The cache gives way within a second or two.
 _LOOK_EVERY_S = 1.0
-#: 5 us each: 2 % of a core.
-_TOUCHES = 4096
+#: A file is touched twice a minute at most, and 16,384 of them take 0.1 s.
+_TOUCH_EVERY = 30
+_TOUCHES = 16_384
 _FIRST_PASS_REST = 1.0
 _LATER_REST = 99.0
 
@@ -64,9 +67,11 @@ class Upkeep:
 
     async def run(self) -> None:
         """Look at the space every second, for ever."""
-        while True:
+        for turn in itertools.count(1):
             try:
                 await self.give_way()
+                if turn % _TOUCH_EVERY == 0:
+                    await trio.to_thread.run_sync(self.flush, abandon_on_cancel=True, limiter=self._limiter)
                 for name in await trio.to_thread.run_sync(self._tidy, abandon_on_cancel=True, limiter=self._limiter):
                     self._index.discard(name)
             except OSError as error:
@@ -83,7 +88,6 @@ class Upkeep:
         await self._writer.evict(self._keeper.plan_giving_way(space))
 
     def _tidy(self) -> list[bytes]:
-        self.flush()
         removed = self._opened.removed()
         for name in removed:
             self._opened.drop(name)
@@ -118,6 +122,7 @@ class Upkeep:
 
     async def _scan_folder(self, folder: int) -> float:
         began_at, began_s = trio.current_time(), self._clock()
+        self._index.begin_reading(folder)
         found = await trio.to_thread.run_sync(
             self._directory.blocks, folder, abandon_on_cancel=True, limiter=self._limiter
         )

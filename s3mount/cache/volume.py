@@ -27,8 +27,8 @@ from s3mount.units import MIB
 
 #: Descriptors of this process: sockets to S3 need up to 1,024 more.
 _OPEN_BLOCKS = 512
-#: Uses of a block within a minute are one: a touch of its file a minute at most.
-USE_GRAIN_S = 60.0
+#: The reads of one pass over a block are one use; no epoch is shorter.
+USE_GRAIN_S = 1.0
 #: A stop waits no longer than that for a disk that hangs.
 _LAST_TOUCHES_S = 1.0
 #: Removed in one go when a user asks for room.

@@ -128,8 +128,11 @@ class BlockWriter:
         """Remove blocks that were taken from the index. Returns those that are still there, known again."""
         if not victims:
             return []
-        kept = await self._in_thread(self._keeper.evict, victims)
-        self._keeper.put_back(kept)
+        try:
+            kept = await self._in_thread(self._keeper.evict, victims)
+            self._keeper.put_back(kept)
+        finally:
+            self._index.settle(victims)
         self.evicted += len(victims) - len(kept)
         return kept
 

@@ -8,11 +8,12 @@ what was used meanwhile carries another number than its entry in the heap and is
 INVARIANT: a block last used at or before the limit is in the heap with its number; so the order is
 exactly least recently used, whatever is found, used or discarded between two victims.
 
-A use within `grain_s` of the last one is not recorded: the mtime that keeps it across a restart
-need not be written again either.
+A use within `grain_s` of the last one is not recorded: a block is read in many pieces, which are one use.
 
 The blocks are filed by the first byte of their names, as the directory is, so that what a scan
-found in one of its folders can be compared with what is known of that folder.
+found in one of its folders can be compared with what is known of that folder.  Files go in
+threads, so a scan may have seen what went meanwhile: names that are leaving, or left since the scan
+of their folder began, are not taken for found.
 """
 
 import heapq
@@ -64,6 +65,9 @@ class BlockIndex:
         self._pages = 0
         self._limit = -1
         self._oldest: list[tuple[int, bytes]] = []
+        self._leaving: set[bytes] = set()
+        self._folder_being_read = -1
+        self._left: set[bytes] = set()
 
     def __len__(self) -> int:
         """Number of blocks."""
@@ -79,7 +83,9 @@ class BlockIndex:
         return self._pages * PAGE
 
     def add(self, block: KnownBlock) -> None:
-        """A block is there: just written, or found. Of two last uses the later counts."""
+        """A block is there. Of two last uses the later counts."""
+        self._leaving.discard(block.name)
+        self._left.discard(block.name)
         folder = self._folders[block.name[0]]
         known = folder.get(block.name)
         pages = allocated(block.n_bytes) // PAGE
@@ -117,6 +123,16 @@ class BlockIndex:
         if known is not None:
             self._count -= 1
             self._pages -= known & _PAGES_MASK
+            self._note_left(name)
+
+    def _note_left(self, name: bytes) -> None:
+        if name[0] == self._folder_being_read:
+            self._left.add(name)
+
+    def begin_reading(self, folder: int) -> None:
+        """A folder of the directory is being read; `reconcile` follows."""
+        self._folder_being_read = folder
+        self._left = set()
 
     def reconcile(self, folder: int, found: Iterable[KnownBlock], began_s: float) -> None:
         """One folder of the directory was read: what is there is known, what is not is forgotten.
@@ -127,16 +143,18 @@ class BlockIndex:
         names = set()
         for block in found:
             names.add(block.name)
-            self.add(block)
+            if block.name not in self._leaving and block.name not in self._left:
+                self.add(block)
         since = int(began_s * _MS)
         gone = [
             name for name, known in self._folders[folder].items() if known >> _PAGES_BITS < since and name not in names
         ]
         for name in gone:
             self.discard(name)
+        self._folder_being_read = -1
 
     def take(self, n_bytes: int, before_s: float) -> list[KnownBlock]:
-        """The least recently used blocks, which are then no longer known.
+        """The least recently used blocks, which are then no longer known; `add` or `settle` them.
 
         Args:
             n_bytes: that they have together, at least, if there are so many.
@@ -151,10 +169,18 @@ class BlockIndex:
             heapq.heappop(self._oldest)
             if self._folders[name[0]].get(name) == packed:
                 self.discard(name)
+                self._leaving.add(name)
                 pages = packed & _PAGES_MASK
                 taken.append(KnownBlock(name, pages * PAGE, (packed >> _PAGES_BITS) / _MS))
                 wanted -= pages
         return taken
+
+    def settle(self, gone: Iterable[KnownBlock]) -> None:
+        """Blocks that were taken are removed, or nobody knows; those that were added again are not touched."""
+        for block in gone:
+            if block.name in self._leaving:
+                self._leaving.remove(block.name)
+                self._note_left(block.name)
 
     def _sort_oldest(self) -> bool:
         """Fill the heap with the oldest sixteenth; returns whether there is any block at all."""

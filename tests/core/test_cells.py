@@ -33,7 +33,7 @@ def spans(draw: st.DrawFn) -> tuple[int, ByteRange]:
 
 @given(spans(), st.sampled_from([CELL_SIZE, 256 * KIB, BLOCK_SIZE]))
 def test_what_arrives_is_kept_but_for_ragged_ends(size_and_span: tuple[int, ByteRange], block_size: int) -> None:
-    """The blocks carved from a range lie in it, in order and without a hole, and leave less than a cell at either end."""
+    """Blocks carved from a range lie in it, in order, without a hole, and leave less than a cell at either end."""
     size, span = size_and_span
     blocks = [block.span for block in content_of(size, block_size).carve(span)]
     assert all(left.stop == right.start for left, right in pairwise(blocks))

@@ -55,6 +55,7 @@ class IndexMachine(RuleBasedStateMachine):
     @rule(folder=st.integers(0, 2), kept=st.sets(NAMES), age=AGES)
     def read_folder(self, folder: int, kept: set[bytes], age: int) -> None:
         began = self.tick() - age + 0.25
+        self.index.begin_reading(folder)
         here = {name: known for name, known in self.model.items() if name[0] == folder}
         found = [KnownBlock(name, pages * PAGE, used) for name, (used, pages) in here.items() if name in kept]
         self.index.reconcile(folder, found, began)
@@ -74,6 +75,10 @@ class IndexMachine(RuleBasedStateMachine):
         assert self.index.take(pages * PAGE, before) == expected
         for block in expected:
             del self.model[block.name]
+        self.index.settle(expected[1:])
+        for block in expected[:1]:
+            self.index.add(block)
+            self.model[block.name] = (block.used_s, block.n_bytes // PAGE)
 
     @invariant()
     def agrees(self) -> None:
@@ -85,6 +90,26 @@ class IndexMachine(RuleBasedStateMachine):
 
 TestIndex = pytest.mark.filterwarnings("error")(IndexMachine.TestCase)
 TestIndex.settings = settings(max_examples=60, stateful_step_count=60)
+
+
+def test_what_leaves_while_a_folder_is_read_is_not_found() -> None:
+    """A scan that saw a block before it was removed, or while it is being removed, does not bring it back."""
+    index = BlockIndex(0)
+    blocks = [KnownBlock(bytes([7, n]) + bytes(18), PAGE, n) for n in range(4)]
+    for block in blocks:
+        index.add(block)
+    early = index.take(PAGE, float("inf"))
+    index.begin_reading(7)
+    late = index.take(PAGE, float("inf"))
+    index.settle(late)
+    index.discard(blocks[2].name)
+    index.reconcile(7, blocks, 100)
+    assert [block.name in index for block in blocks] == [False, False, False, True]
+    index.settle(early)
+    index.begin_reading(7)
+    index.reconcile(7, blocks, 100)
+    assert len(index) == 4
+    index.check_invariants()
 
 
 def test_the_order_is_exact_among_many() -> None:
