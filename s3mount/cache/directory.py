@@ -2,10 +2,10 @@
 
     DIR/v1/3f/3f…       one block (core.blockfile), named by 40 hexadecimal digits, in a folder by the first two
     DIR/v1/new/…        blocks being written; rename(2) into place makes a block whole or absent
-    DIR/v1/lock         flock(2) by whoever evicts; nobody else ever takes it
 
 Any number of processes use a directory at once.  Readers and writers need no lock: a name has one
 content only, a block appears by rename and goes by unlink, and an open descriptor keeps what it has.
+Who evicts holds a flock(2) on the folder `v1` itself: a file for it could not be made on a full disk.
 A block's mtime is its last use.
 
 Nothing is synced to the disk: after a power failure a block may be torn, and then its checksums
@@ -175,6 +175,16 @@ class BlockDirectory:
                         found.append(KnownBlock(bytes.fromhex(entry.name), status.st_size, status.st_mtime))
         return found
 
+    def folder_times(self) -> list[int]:
+        """When each folder last changed, ns; 0 for one that is gone."""
+        times = []
+        for folder in range(N_FOLDERS):
+            try:
+                times.append(os.stat(f"{self._root}/{folder:02x}").st_mtime_ns)
+            except FileNotFoundError:
+                times.append(0)
+        return times
+
     def space(self) -> Space:
         """What statvfs says now."""
         found = os.statvfs(self.path)
@@ -183,7 +193,7 @@ class BlockDirectory:
     @contextlib.contextmanager
     def eviction(self) -> Iterator[bool]:
         """Whether this process may evict now: one does at a time, so that not each removes what all need."""
-        fd = os.open(f"{self._root}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

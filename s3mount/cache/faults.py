@@ -18,6 +18,11 @@ log = logging.getLogger(__name__)
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
+def is_full(error: OSError) -> bool:
+    """Whether the disk works, but has no room."""
+    return error.errno in _FULL
+
+
 class Faults:
     """The errors of one directory.
 
@@ -59,7 +64,7 @@ class Faults:
                 verb,
                 error.strerror or error,
             )
-        if outage is not None and error.errno not in _FULL:
+        if outage is not None and not is_full(error):
             outage.note(self._timer(), is_good=False)
 
     def note_good(self, outage: Outage) -> None:

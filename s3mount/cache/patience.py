@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import trio
 
-from s3mount.cache.descriptors import OpenBlocks
+from s3mount.cache.descriptors import OpenBlock, OpenBlocks
 from s3mount.cache.directory import BlockDirectory
 from s3mount.cache.faults import Faults
 from s3mount.cache.reading import BlockReader, Outcome
@@ -32,7 +32,7 @@ class PatientReader:
 
     Args:
         timer: monotonic seconds, callable in any thread.
-        on_use: told the name of each block that a read got bytes of.
+        on_use: told each block that a read got bytes of.
 
     Attributes:
         hits, misses: reads answered or not.
@@ -46,7 +46,7 @@ class PatientReader:
         index: BlockIndex,
         faults: Faults,
         timer: Callable[[], float],
-        on_use: Callable[[bytes], None],
+        on_use: Callable[[OpenBlock], None],
     ) -> None:
         self._directory = directory
         self._opened = opened
@@ -120,8 +120,8 @@ class PatientReader:
 
     def _note_hit(self, outcome: Outcome) -> None:
         self.hits += 1
-        for name in outcome.used:
-            self._on_use(name)
+        for block in outcome.used:
+            self._on_use(block)
 
     def _forget(self, outcome: Outcome) -> None:
         """What a miss found out: blocks that another process removed, and wrong ones."""

@@ -35,7 +35,7 @@ class Outcome(NamedTuple):
     """
 
     content: memoryview | None
-    used: list[bytes]
+    used: list[OpenBlock]
     absent: list[bytes]
     wrong: list[bytes]
 
@@ -83,7 +83,7 @@ class BlockReader:
             OSError: the disk failed.
         """
         parts: list[memoryview] = []
-        used: list[bytes] = []
+        used: list[OpenBlock] = []
         absent: list[bytes] = []
         at = span.start
         while at < span.stop:
@@ -100,7 +100,7 @@ class BlockReader:
             if outcome.content is None:
                 return Outcome(None, used, absent, outcome.wrong)
             parts.append(outcome.content)
-            used.append(opened.name)
+            used.append(opened)
             at = piece.stop
         return Outcome(parts[0] if len(parts) == 1 else memoryview(b"".join(parts)), used, absent, [])
 
@@ -161,4 +161,4 @@ def _verified(opened: OpenBlock, granules: ByteRange, read: memoryview, wanted: 
     if len(read) != granules.length or not opened.header.is_right(granules.start, read):
         return Outcome(None, [], [], [opened.name])
     start = wanted.start - opened.header.span.start - granules.start
-    return Outcome(read[start : start + wanted.length], [opened.name], [], [])
+    return Outcome(read[start : start + wanted.length], [opened], [], [])

@@ -3,13 +3,14 @@
 * Every second: give way when the disk is fuller than it may be, and close what others evicted.
 * Every half a minute: write down last uses, as mtimes.  Of very many blocks a part each time; what
   no data set uses any more is never among them, and that is what a restart has to tell apart.
-* All the time, a folder at a time: what is on disk.  The first pass after a start runs as fast as it
-  can without taking more than half of a core, and until it is over a block is found by its path;
-  later ones find what other processes wrote and removed, and take 1 % of a core.
+* All the time, a folder at a time: what is on disk.  The first pass after a start takes half of a
+  core at most, and until it is over a block is found by its path; later ones read the folders that
+  changed, to find what other processes wrote and removed, and take 5 % of a core at most.
 """
 
 import itertools
 from collections.abc import Callable
+from typing import TypeVar, TypeVarTuple
 
 import trio
 
@@ -26,7 +27,13 @@ _LOOK_EVERY_S = 1.0
 _TOUCH_EVERY = 30
 _TOUCHES = 16_384
 _FIRST_PASS_REST = 1.0
-_LATER_REST = 99.0
+_LATER_REST = 19.0
+#: A folder that changed in the second before it was read may have changed after it, too.
+_SETTLED_NS = 1_000_000_000
+_NS = 1_000_000_000
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 class Upkeep:
@@ -58,6 +65,7 @@ class Upkeep:
         self._clock = clock
         self._limiter = trio.CapacityLimiter(1)
         self._used: dict[bytes, float] = {}
+        self._read_at = [0] * N_FOLDERS
         self.is_scanned = trio.Event()
 
     def note_use(self, name: bytes, now: float) -> None:
@@ -71,8 +79,8 @@ class Upkeep:
             try:
                 await self.give_way()
                 if turn % _TOUCH_EVERY == 0:
-                    await trio.to_thread.run_sync(self.flush, abandon_on_cancel=True, limiter=self._limiter)
-                for name in await trio.to_thread.run_sync(self._tidy, abandon_on_cancel=True, limiter=self._limiter):
+                    await self._in_thread(self.flush)
+                for name in await self._in_thread(self._tidy):
                     self._index.discard(name)
             except OSError as error:
                 self._faults.note("look", error)
@@ -84,7 +92,7 @@ class Upkeep:
         Raises:
             OSError: the disk failed.
         """
-        space = await trio.to_thread.run_sync(self._directory.space, abandon_on_cancel=True, limiter=self._limiter)
+        space = await self._in_thread(self._directory.space)
         await self._writer.evict(self._keeper.plan_giving_way(space))
 
     def _tidy(self) -> list[bytes]:
@@ -104,29 +112,30 @@ class Upkeep:
             self._directory.touch(name, now)
 
     async def scan(self) -> None:
-        """Read the folders one after the other, for ever."""
+        """Read the folders that changed one after the other, for ever."""
         while True:
             rest = _LATER_REST if self.is_scanned.is_set() else _FIRST_PASS_REST
             try:
-                await trio.to_thread.run_sync(
-                    self._directory.clean, self._clock(), abandon_on_cancel=True, limiter=self._limiter
-                )
+                await self._in_thread(self._directory.clean, self._clock())
+                times = await self._in_thread(self._directory.folder_times)
                 for folder in range(N_FOLDERS):
-                    took_s = await self._scan_folder(folder)
-                    await trio.sleep(took_s * rest)
+                    if times[folder] + _SETTLED_NS > self._read_at[folder]:
+                        await trio.sleep(await self._scan_folder(folder) * rest)
+                self.is_scanned.set()
             except OSError as error:
                 self._faults.note("scan", error)
-                await trio.sleep(_LOOK_EVERY_S)
-                continue
-            self.is_scanned.set()
+            await trio.sleep(_LOOK_EVERY_S)
 
     async def _scan_folder(self, folder: int) -> float:
+        """What is in one folder now. Returns the seconds it took."""
         began_at, began_s = trio.current_time(), self._clock()
         self._index.begin_reading(folder)
-        found = await trio.to_thread.run_sync(
-            self._directory.blocks, folder, abandon_on_cancel=True, limiter=self._limiter
-        )
+        found = await self._in_thread(self._directory.blocks, folder)
         now = self._clock()
         blocks = (block._replace(used_s=min(block.used_s, now)) for block in found)
         self._index.reconcile(folder, blocks, began_s)
+        self._read_at[folder] = int(began_s * _NS)
         return trio.current_time() - began_at
+
+    async def _in_thread(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
+        return await trio.to_thread.run_sync(function, *args, abandon_on_cancel=True, limiter=self._limiter)

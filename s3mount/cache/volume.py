@@ -13,7 +13,7 @@ from pathlib import Path
 
 import trio
 
-from s3mount.cache.descriptors import OpenBlocks
+from s3mount.cache.descriptors import OpenBlock, OpenBlocks
 from s3mount.cache.directory import BlockDirectory
 from s3mount.cache.faults import Faults
 from s3mount.cache.patience import PatientReader
@@ -21,8 +21,9 @@ from s3mount.cache.space import Limits, SpaceKeeper, WriteJob
 from s3mount.cache.upkeep import Upkeep
 from s3mount.cache.verification import BlockCounts, verify_directory
 from s3mount.cache.writing import BlockWriter
+from s3mount.core.blockfile import HEADER_BYTES
 from s3mount.core.epochs import CachePolicy, EvictionPolicy
-from s3mount.core.lru import BlockIndex
+from s3mount.core.lru import BlockIndex, KnownBlock
 from s3mount.units import MIB
 
 #: Descriptors of this process: sockets to S3 need up to 1,024 more.
@@ -88,6 +89,7 @@ class Volume:
         grain_s: float = USE_GRAIN_S,
     ) -> None:
         self._clock = clock
+        self._limits = limits
         self._directory = BlockDirectory(path)
         self._opened = OpenBlocks(_OPEN_BLOCKS)
         self._index = BlockIndex(grain_s)
@@ -112,7 +114,7 @@ class Volume:
     async def running(self) -> AsyncIterator[None]:
         """Write, evict and scan while the block lasts; then keep the last uses."""
         async with trio.open_nursery() as nursery:
-            for task in (self._writer.run, self._upkeep.run, self._upkeep.scan):
+            for task in (self._write, self._upkeep.run, self._upkeep.scan):
                 nursery.start_soon(task)
             try:
                 yield
@@ -125,11 +127,20 @@ class Volume:
             except OSError as error:
                 self._faults.note("touch", error)
 
-    def _note_use(self, name: bytes) -> None:
+    async def _write(self) -> None:
+        """What is on disk counts in `max_bytes`, so it is looked at first; statvfs knows the disk at once."""
+        if math.isfinite(self._limits.max_bytes):
+            await self._upkeep.is_scanned.wait()
+        await self._writer.run()
+
+    def _note_use(self, block: OpenBlock) -> None:
         now = self._clock()
-        if self._index.use(name, now):
-            self._policy.note_hit()
-            self._upkeep.note_use(name, now)
+        if block.name not in self._index:  # another process wrote it, or the scan has not come to it
+            self._index.add(KnownBlock(block.name, HEADER_BYTES + block.header.span.length, now))
+        elif not self._index.use(block.name, now):
+            return
+        self._policy.note_hit()
+        self._upkeep.note_use(block.name, now)
 
     def put(self, job: WriteJob) -> None:
         """Keep a block, if the disk keeps up and the policy gives it room."""

@@ -5,6 +5,7 @@ dropped and counted.  The writer takes several blocks at once, since handing wor
 as much as writing a small one.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable
 from typing import TypeVar, TypeVarTuple
@@ -12,7 +13,7 @@ from typing import TypeVar, TypeVarTuple
 import trio
 
 from s3mount.cache.directory import BlockDirectory, Space
-from s3mount.cache.faults import Faults
+from s3mount.cache.faults import Faults, is_full
 from s3mount.cache.space import Exchange, SpaceKeeper, WriteJob
 from s3mount.core.blockfile import HEADER_BYTES, encode_header
 from s3mount.core.lru import BlockIndex, KnownBlock
@@ -123,6 +124,15 @@ class BlockWriter:
             self._faults.note_good(self._faults.writing)
         else:
             self._faults.note("write", failure, self._faults.writing)
+            if is_full(failure):  # of inodes, or of a quota: statvfs did not say so
+                await self._free(sum(job.n_bytes for job in exchange.jobs))
+
+    async def _free(self, n_bytes: int) -> None:
+        """Evict the oldest blocks for the next ones to come."""
+        try:
+            await self.evict(self._index.take(n_bytes, math.inf))
+        except OSError as error:
+            self._faults.note("evict", error)
 
     async def evict(self, victims: list[KnownBlock]) -> list[KnownBlock]:
         """Remove blocks that were taken from the index. Returns those that are still there, known again."""
