@@ -1,5 +1,8 @@
 """The index of blocks against a plain list ordered by last use."""
 
+import tracemalloc
+from hashlib import blake2b
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -112,29 +115,59 @@ def test_what_leaves_while_a_folder_is_read_is_not_found() -> None:
     index.check_invariants()
 
 
-def test_the_order_is_exact_among_many() -> None:
-    """Of 20,000 blocks found in any order, the oldest go first and none twice, while some are used."""
+def scrambled(n: int) -> BlockIndex:
+    """Blocks found in any order, each at another time from 0 to n - 1."""
     index = BlockIndex(0)
-    names = [n.to_bytes(3, "little") + bytes(17) for n in range(20_000)]
-    for n, name in enumerate(names):
-        index.add(KnownBlock(name, PAGE, (n * 7919) % 20_000))
-    for n in range(0, 20_000, 3):
-        assert index.use(names[n], 50_000 + n)
-    taken = [block for _ in range(150) for block in index.take(100 * PAGE, float("inf"))]
-    assert len({block.name for block in taken}) == 15_000
-    assert [block.used_s for block in taken] == sorted(block.used_s for block in taken)
+    for number in range(n):
+        name = blake2b(number.to_bytes(4, "little"), digest_size=20).digest()
+        index.add(KnownBlock(name, PAGE, (number * 7919) % n))
+    return index
+
+
+def test_the_order_is_exact_among_many() -> None:
+    """Of 8,000 blocks found in any order, the oldest go first and none twice, while some are used."""
+    index = scrambled(8_000)
+    taken = [block for _ in range(50) for block in index.take(100 * PAGE, float("inf"))]
+    assert [block.used_s for block in taken] == list(range(5_000))
+    assert len({block.name for block in taken}) == 5_000
+    for number in range(8_000):
+        index.use(blake2b(number.to_bytes(4, "little"), digest_size=20).digest(), 50_000 + number)
+    assert [block.used_s >= 50_000 for block in index.take(20_000 * PAGE, float("inf"))] == [True] * 3_000
     index.check_invariants()
+
+
+def test_victims_among_very_many_are_old() -> None:
+    """Of 100,000 blocks the first 5,000 victims are of the oldest tenth, and all go before one is asked for twice."""
+    index = scrambled(100_000)
+    taken = [block for _ in range(50) for block in index.take(100 * PAGE, float("inf"))]
+    assert max(block.used_s for block in taken) < 10_000
+    assert len(index._oldest) < 2_000
+    index.check_invariants()
+    taken += index.take(100_000 * PAGE, float("inf"))
+    assert len({block.name for block in taken}) == 100_000
+    assert len(index) == 0
+
+
+def test_what_a_block_costs() -> None:
+    """A block costs at most 200 bytes of memory."""
+    tracemalloc.start()
+    try:
+        index = scrambled(200_000)
+        assert tracemalloc.get_traced_memory()[0] <= 200 * len(index)
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_find_of_many_old_blocks_keeps_the_heap_small() -> None:
     """Blocks older than all that were known do not pile up beside the index."""
     index = BlockIndex(0)
-    index.add(KnownBlock(b"\xff" * 20, PAGE, 1_000_000))
+    index.add(KnownBlock(b"\x01" * 20, PAGE, 1_000_000))
     assert index.take(1, 0) == []
-    for n in range(30_000):
-        index.add(KnownBlock(n.to_bytes(3, "little") + bytes(17), PAGE, n))
-    assert len(index._oldest) < 10_000
-    assert [block.used_s for block in index.take(3 * PAGE, float("inf"))] == [0, 1, 2]
+    for n in range(60_000):
+        index.add(KnownBlock(n.to_bytes(3, "big") + bytes(17), PAGE, 0.001 * n))
+    assert len(index._oldest) < 20_000
+    index.check_invariants()
+    assert [block.used_s for block in index.take(3 * PAGE, float("inf"))] == [0, 0.001, 0.002]
 
 
 def test_space_is_whole_pages() -> None:
