@@ -15,6 +15,7 @@ from s3mount.cache.descriptors import OpenBlock, OpenBlocks
 from s3mount.cache.directory import BlockDirectory
 from s3mount.cache.faults import Faults
 from s3mount.cache.reading import BlockReader, Outcome
+from s3mount.cache.threads import CallThreads
 from s3mount.core.cells import CachedContent
 from s3mount.core.lru import BlockIndex
 from s3mount.core.ranges import ByteRange
@@ -56,7 +57,7 @@ class PatientReader:
         self._timer = timer
         self._on_use = on_use
         self._slowness = Slowness()
-        self._limiter = trio.CapacityLimiter(_READERS)
+        self._threads = CallThreads(_READERS, "disk cache")
         self.hits = self.misses = self.bypassed = self.late = self.corrupt = 0
 
     def get_nowait(self, content: CachedContent, span: ByteRange) -> memoryview | None:
@@ -100,9 +101,7 @@ class PatientReader:
     async def _read(self, content: CachedContent, span: ByteRange) -> tuple[Outcome | None, float]:
         """What the disk has, and how long it took without waiting for a thread; None when it failed."""
         try:
-            outcome, took_s = await trio.to_thread.run_sync(
-                self._read_and_clear, content, span, abandon_on_cancel=True, limiter=self._limiter
-            )
+            outcome, took_s = await self._threads.run(self._read_and_clear, content, span)
         except OSError as error:
             self._faults.note("read", error, self._faults.reading)
             return None, 0.0
@@ -135,9 +134,11 @@ class PatientReader:
             return []
         with trio.move_on_after(_LEAST_GIVE_UP_S):
             try:
-                return await trio.to_thread.run_sync(
-                    self._reader.held, content, span, abandon_on_cancel=True, limiter=self._limiter
-                )
+                return await self._threads.run(self._reader.held, content, span)
             except OSError as error:
                 self._faults.note("read", error, self._faults.reading)
         return []
+
+    def close(self) -> None:
+        """End the threads."""
+        self._threads.close()

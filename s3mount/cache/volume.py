@@ -120,6 +120,7 @@ class Volume:
                 yield
             finally:
                 nursery.cancel_scope.cancel()
+                self.reads.close()
                 self._opened.close()
         with trio.CancelScope(shield=True, deadline=trio.current_time() + _LAST_TOUCHES_S):
             try:
