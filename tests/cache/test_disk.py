@@ -1,5 +1,6 @@
 """The disk cache: what goes in comes out, or nothing; who may look; what is kept."""
 
+import fcntl
 import os
 import random
 import stat
@@ -183,6 +184,31 @@ async def test_the_least_recently_used_go_first(work: Path) -> None:
             assert await cache.get(content, whole(content)) == SMALL.bytes(number)
         assert counted(cache).n_bytes == room
     assert len(names & {path.name for path in block_files(work / "c")}) == 3
+
+
+async def test_what_another_mount_used_stays(work: Path) -> None:
+    """A block that another mount used since is not the least recently used, though this one does not know it yet."""
+    async with running(work / "c") as cache:
+        await fill(cache, SMALL, range(10))
+        used = block_files(work / "c")[:4]
+        for path in used:
+            os.utime(path, (time.time() + 60,) * 2)
+        size = allocated(SMALL.size + 4096)
+        removed = sum([await cache.evict(size) for _ in range(10)])
+        assert removed == 6 * size
+        assert block_files(work / "c") == used
+
+
+async def test_one_evicts_at_a_time(work: Path) -> None:
+    """While another process evicts, this one does not; what it would have removed stays known and is removed later."""
+    async with running(work / "c") as cache:
+        await fill(cache, SMALL, range(10))
+        fd = os.open(work / "c" / "v1", os.O_RDONLY)
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        assert await cache.evict() == 0
+        assert counted(cache).blocks == len(block_files(work / "c")) == 10
+        os.close(fd)
+        assert await cache.evict() == 10 * allocated(SMALL.size + 4096)
 
 
 async def test_shuffled_epochs_from_disk(work: Path) -> None:

@@ -11,10 +11,6 @@ from s3mount.core.lru import PAGE, BlockIndex, KnownBlock
 N = 2000
 
 
-def names(data_set: str, n: int = N) -> list[bytes]:
-    return [f"{data_set}{number}".encode().ljust(20, b".") for number in range(n)]
-
-
 def hashed(data_set: str, n: int = N) -> list[bytes]:
     draw = random.Random(data_set)
     return [draw.randbytes(20) for _ in range(n)]
@@ -100,10 +96,12 @@ def test_a_new_data_set_replaces_the_old_one(epochs: int) -> None:
 def test_a_data_set_that_comes_back() -> None:
     """A data set that was replaced and comes back is cached again in its second epoch at the latest."""
     cache = Cache(CachePolicy.AUTO, N // 2)
-    for data_set in ("a", "b", "a"):
-        for seed in range(4):
-            misses = cache.epoch(hashed(data_set), seed)
-        assert misses <= 0.53 * N, data_set
+    misses = {
+        turn: [cache.epoch(hashed(data_set), seed) for seed in range(4)]
+        for turn, data_set in enumerate(("a", "b", "a"))
+    }
+    assert misses[1][1] <= 0.52 * N
+    assert misses[2][1] <= 0.52 * N
 
 
 def test_a_restart_does_not_evict_what_the_epochs_use() -> None:
