@@ -17,6 +17,7 @@ from s3mount.cache.faults import Faults
 from s3mount.cache.reading import BlockReader, Outcome
 from s3mount.cache.threads import CallThreads
 from s3mount.core.cells import CachedContent
+from s3mount.core.epochs import RecentHits
 from s3mount.core.lru import BlockIndex
 from s3mount.core.ranges import ByteRange
 from s3mount.core.standstill import Slowness
@@ -26,6 +27,8 @@ _READERS = 16
 #: A disk that takes four times as long as S3 is not waited for; below 0.1 s it may be the scheduler.
 _GIVE_UP_AFTER = 4
 _LEAST_GIVE_UP_S = 0.1
+#: An attempt on the loop that fails costs 20 us; when hardly any succeeds, only so many are made.
+_ATTEMPT_EVERY = 16
 
 
 class PatientReader:
@@ -57,17 +60,23 @@ class PatientReader:
         self._timer = timer
         self._on_use = on_use
         self._slowness = Slowness()
+        self._attempts = RecentHits()
+        self._turn = 0
         self._threads = CallThreads(_READERS, "disk cache")
         self.hits = self.misses = self.bypassed = self.late = self.corrupt = 0
 
     def get_nowait(self, content: CachedContent, span: ByteRange) -> memoryview | None:
         """Bytes of one block that is open and in the kernel's memory; None says nothing: `get` tells."""
-        if self._slowness.is_on or self._faults.reading.is_on:
+        self._turn += 1
+        is_vain = self._attempts.is_hardly_any and self._turn % _ATTEMPT_EVERY
+        if is_vain or self._slowness.is_on or self._faults.reading.is_on:
             return None
         try:
             outcome = self._reader.read_nowait(content, span)
         except OSError:
             return None
+        is_hit = outcome is not None and outcome.content is not None
+        self._attempts.note(is_hit=is_hit)
         if outcome is None or outcome.content is None:
             return None
         self._note_hit(outcome)
