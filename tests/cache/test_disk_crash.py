@@ -16,6 +16,7 @@ import pytest
 
 from s3mount.cache.directory import BlockDirectory
 from s3mount.cache.verification import is_right_file
+from s3mount.core.blockfile import GRANULE, HEADER_BYTES
 from s3mount.core.ranges import ByteRange
 from s3mount.units import MIB
 from tests.cache.disk_harness import Source, block_files, content_of, counted, fill, running, whole
@@ -176,6 +177,23 @@ async def test_damaged_files(work: Path, damage: object) -> None:
             cache.put(content_of(cache, source, number), 0, source.bytes(number))
             await cache.drained()
         assert len(block_files(work / "c")) == n
+
+
+@pytest.mark.parametrize("length", [0, HEADER_BYTES - 1, HEADER_BYTES, HEADER_BYTES + GRANULE])
+async def test_a_file_that_ends_early(work: Path, length: int) -> None:
+    """A block that ends between two granules, or before its content, is a miss and not a short read."""
+    source = Source(3 * GRANULE)
+    async with running(work / "c") as cache:
+        for number, is_open in enumerate((True, False)):
+            await fill(cache, source, range(number, number + 1))
+            content = content_of(cache, source, number)
+            if is_open:
+                assert await cache.get(content, whole(content)) is not None
+            (path,) = block_files(work / "c")
+            os.truncate(path, length)
+            assert cache.get_nowait(content, whole(content)) is None
+            assert await cache.get(content, whole(content)) is None
+            assert block_files(work / "c") == []
 
 
 async def test_a_check_of_every_block(work: Path) -> None:
