@@ -10,7 +10,7 @@ So the order is exactly least recently used among up to 8,192 blocks.  Among mor
 hashes, every stretch of folders is a fair sample of all, so victims are of the oldest sixteenth
 of all, about; and no call walks over a million.
 
-INVARIANT: a block of the folders in turn, last used at or before the limit, is in the heap.
+INVARIANT: a block of the folders in turn, last used before the limit (of equal ones: first by name), is in the heap.
 
 A use within `grain_s` of the last one is not recorded: a block is read in many pieces, which are one use.
 
@@ -67,7 +67,7 @@ class BlockIndex:
         self._folders: list[dict[bytes, int]] = [{} for _ in range(N_FOLDERS)]
         self._count = 0
         self._pages = 0
-        self._limit = -1
+        self._limit = (-1, b"")
         self._in_turn = range(0)
         self._oldest: list[tuple[int, bytes]] = []
         self._leaving: set[bytes] = set()
@@ -91,8 +91,7 @@ class BlockIndex:
         """A block is there. Of two last uses the later counts."""
         self._leaving.discard(block.name)
         self._left.discard(block.name)
-        folder = self._folders[block.name[0]]
-        known = folder.get(block.name)
+        known = self._folders[block.name[0]].get(block.name)
         pages = allocated(block.n_bytes) // PAGE
         used = int(block.used_s * _MS)
         if known is not None:
@@ -101,10 +100,12 @@ class BlockIndex:
         else:
             self._count += 1
         self._pages += pages
-        packed = used << _PAGES_BITS | pages
-        folder[block.name] = packed
-        if packed <= self._limit and block.name[0] in self._in_turn:
-            heapq.heappush(self._oldest, (packed, block.name))
+        self._file(block.name, used << _PAGES_BITS | pages)
+
+    def _file(self, name: bytes, packed: int) -> None:
+        self._folders[name[0]][name] = packed
+        if (packed, name) <= self._limit and name[0] in self._in_turn:
+            heapq.heappush(self._oldest, (packed, name))
             if len(self._oldest) > 2 * self._count // _SHARE + _AT_ONCE:  # a scan finds older ones than were known
                 self._in_turn, self._oldest = range(0), []
 
@@ -114,12 +115,11 @@ class BlockIndex:
         Returns:
             Whether that is news, to be kept across restarts; false also for a block not known.
         """
-        folder = self._folders[name[0]]
-        known = folder.get(name)
+        known = self._folders[name[0]].get(name)
         used = int(now * _MS)
         if known is None or used - (known >> _PAGES_BITS) < max(self._grain, 1):
             return False
-        folder[name] = used << _PAGES_BITS | known & _PAGES_MASK
+        self._file(name, used << _PAGES_BITS | known & _PAGES_MASK)
         return True
 
     def discard(self, name: bytes) -> None:
@@ -198,7 +198,7 @@ class BlockIndex:
                 stop += 1
             self._in_turn = range(first, stop)
         self._oldest = heapq.nsmallest(len(entries) // _SHARE + 1, entries)
-        self._limit = self._oldest[-1][0] if self._oldest else -1
+        self._limit = max(self._oldest, default=self._limit)
         return bool(self._oldest)
 
     def _entries(self, folders: range) -> Iterator[tuple[int, bytes]]:
@@ -211,5 +211,5 @@ class BlockIndex:
             raise ValueError("the index miscounts its blocks")
         if any(name not in self._folders[name[0]] for _, name in blocks):
             raise ValueError("a block is filed where it does not belong")
-        if not set(self._oldest) >= {entry for entry in self._entries(self._in_turn) if entry[0] <= self._limit}:
+        if not set(self._oldest) >= {entry for entry in self._entries(self._in_turn) if entry <= self._limit}:
             raise ValueError("an old block is not among the oldest")

@@ -115,6 +115,32 @@ def test_what_leaves_while_a_folder_is_read_is_not_found() -> None:
     index.check_invariants()
 
 
+def test_uses_in_the_same_moment() -> None:
+    """A block used in the very moment in which another one was written keeps its place in the order."""
+    index = BlockIndex(0)
+    first, second, third = (KnownBlock(bytes([0, n]) + bytes(18), (3 - n) * PAGE, 1.0) for n in range(3))
+    index.add(first)
+    index.add(second)
+    assert index.take(0, 0) == index.take(PAGE, 0.5) == []
+    index.add(third._replace(used_s=0.25))
+    assert index.take(PAGE, 0.2) == []
+    assert index.use(third.name, 1.0)
+    index.check_invariants()
+    assert [block.name for block in index.take(6 * PAGE, 2)] == [third.name, second.name, first.name]
+
+
+def test_blocks_of_the_same_moment() -> None:
+    """Blocks written in the same moment go one after the other, each once."""
+    index = BlockIndex(0)
+    for number in range(100):
+        index.add(KnownBlock(bytes([0, number]) + bytes(18), PAGE, 1.0))
+    taken = []
+    while block := index.take(PAGE, 2):
+        index.check_invariants()
+        taken += block
+    assert [block.name[1] for block in taken] == list(range(100))
+
+
 def scrambled(n: int) -> BlockIndex:
     """Blocks found in any order, each at another time from 0 to n - 1."""
     index = BlockIndex(0)
