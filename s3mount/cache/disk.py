@@ -3,7 +3,7 @@
     content = cache.content(object_id, size)            None: this version cannot be cached
     cache.get_nowait(content, span)                     on the loop, when the kernel has the pages
     await cache.get(content, span, patience_s)          in a thread; None is a miss
-    await cache.missing(content, span)                  the holes: what to fetch from S3
+    await cache.ends(content, span, patience_s)         what is there at both ends of it; the rest is for S3
     cache.put(content, start, reply)                    what S3 sent; never waits
 
 A get never raises and a put never waits; nothing that happens to a disk reaches a reader
@@ -15,20 +15,23 @@ fails misses, and the others go on.
 """
 
 import math
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from s3mount.cache.directory import BlockDirectory
+from s3mount.cache.reading import Outcome, joined
 from s3mount.cache.space import Limits, WriteJob
 from s3mount.cache.verification import BlockCounts
 from s3mount.cache.volume import Volume, VolumeStatistics
+from s3mount.cache.writing import MAX_QUEUED
 from s3mount.core.attrs import ObjectId
 from s3mount.core.cells import BLOCK_SIZE, CELL_SIZE, CachedContent, cached_content
 from s3mount.core.epochs import CachePolicy
 from s3mount.core.placement import Place, choose
-from s3mount.core.ranges import ByteRange, gaps, split
+from s3mount.core.ranges import ByteRange, split
 from s3mount.errors import BadOption
 from s3mount.units import format_size
 
@@ -45,6 +48,7 @@ class DiskCacheConfig:
             much as `min_free_percent` leaves.
         min_free_percent: of each file system, always free for others.
         block_size: of the largest blocks, bytes, a power of two.
+        max_queued: bytes that may wait to be written, for each directory; at least one block.
     """
 
     directories: tuple[Path, ...]
@@ -52,6 +56,7 @@ class DiskCacheConfig:
     min_free_percent: float = DEFAULT_MIN_FREE_PERCENT
     block_size: int = BLOCK_SIZE
     policy: CachePolicy = CachePolicy.AUTO
+    max_queued: int = MAX_QUEUED
 
     def __post_init__(self) -> None:
         """Raises BadOption for numbers that cannot be kept."""
@@ -87,7 +92,8 @@ class DiskCache:
             totals[path] = directory.space().total
         for path, total in totals.items():
             share = config.max_bytes * total / sum(totals.values())
-            volume = Volume(path, Limits(share, config.min_free_percent / 100), config.policy)
+            limits = Limits(share, config.min_free_percent / 100)
+            volume = Volume(path, limits, config.policy, max_queued=config.max_queued)
             volume.prepare()
             self._volumes[path] = volume
             self._places.append(Place(bytes(path), total))
@@ -128,23 +134,33 @@ class DiskCache:
             span: not empty, within the object.
             patience_s: what the same read would take from S3: a disk that is slower is left alone.
         """
-        parts = []
-        for piece in split(span, self._block_size):
-            part = await self._volume(content, piece.start).reads.get(content, piece, patience_s)
-            if part is None:
-                return None
-            parts.append(part)
-        return parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
+        before, _ = await self.ends(content, span, patience_s)
+        return before if len(before) == span.length else None
 
-    async def missing(self, content: CachedContent, span: ByteRange) -> list[ByteRange]:
-        """The parts of a range that are not on disk, in order.
+    async def ends(
+        self, content: CachedContent, span: ByteRange, patience_s: float = math.inf
+    ) -> tuple[memoryview, memoryview]:
+        """As `get`, but what is on disk at the two ends of a range with a hole, too: one GET brings the rest.
 
-        What is not among them may still be a miss when it is read: only headers were looked at.
+        Returns:
+            The bytes before the hole and those after it; of a hit, all and none.
         """
-        held: list[ByteRange] = []
-        for piece in split(span, self._block_size):
-            held += await self._volume(content, piece.start).reads.held(content, piece)
-        return gaps(span, held)
+        before: list[memoryview] = []
+        after: list[memoryview] = []
+        pieces = deque(split(span, self._block_size))
+        while pieces:
+            first = await self._find(content, pieces.popleft(), patience_s)
+            before.append(first.before)
+            while pieces and not first.is_hit:
+                last = await self._find(content, pieces.pop(), patience_s)
+                after.insert(0, last.before if last.is_hit else last.after)
+                if not last.is_hit:
+                    return joined(before), joined(after)
+            after.insert(0, first.after)
+        return joined(before), joined(after)
+
+    async def _find(self, content: CachedContent, piece: ByteRange, patience_s: float) -> Outcome:
+        return await self._volume(content, piece.start).reads.find(content, piece, patience_s)
 
     def put(self, content: CachedContent, start: int, reply: bytes | memoryview) -> None:
         """Keep what S3 sent, as far as it makes whole blocks.

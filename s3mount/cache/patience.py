@@ -14,7 +14,7 @@ import trio
 from s3mount.cache.descriptors import OpenBlock, OpenBlocks
 from s3mount.cache.directory import BlockDirectory
 from s3mount.cache.faults import Faults
-from s3mount.cache.reading import BlockReader, Outcome
+from s3mount.cache.reading import NOTHING, BlockReader, Outcome
 from s3mount.cache.threads import CallThreads
 from s3mount.core.cells import CachedContent
 from s3mount.core.epochs import RecentHits
@@ -27,6 +27,7 @@ _READERS = 16
 #: A disk that takes four times as long as S3 is not waited for; below 0.1 s it may be the scheduler.
 _GIVE_UP_AFTER = 4
 _LEAST_GIVE_UP_S = 0.1
+_MISS = Outcome(NOTHING, NOTHING, [], [], [], is_hit=False)
 #: An attempt on the loop that fails costs 20 us; when hardly any succeeds, only so many are made.
 _ATTEMPT_EVERY = 16
 
@@ -75,15 +76,14 @@ class PatientReader:
             outcome = self._reader.read_nowait(content, span)
         except OSError:
             return None
-        is_hit = outcome is not None and outcome.content is not None
-        self._attempts.note(is_hit=is_hit)
-        if outcome is None or outcome.content is None:
+        self._attempts.note(is_hit=outcome is not None)
+        if outcome is None:
             return None
-        self._note_hit(outcome)
-        return outcome.content
+        self._note(outcome)
+        return outcome.before
 
-    async def get(self, content: CachedContent, span: ByteRange, patience_s: float = math.inf) -> memoryview | None:
-        """Bytes that are on this disk as a whole; None for a miss, whatever the reason.
+    async def find(self, content: CachedContent, span: ByteRange, patience_s: float = math.inf) -> Outcome:
+        """What this disk has at the two ends of a range; nothing for a miss, whatever the reason.
 
         Args:
             patience_s: what the same read would take from S3.
@@ -91,21 +91,21 @@ class PatientReader:
         if not self._faults.may_read() or not self._slowness.lets_through(self._timer()):
             self.bypassed += 1
             self.misses += 1
-            return None
+            return _MISS
         give_up_s = max(_GIVE_UP_AFTER * patience_s, _LEAST_GIVE_UP_S)
+        outcome, took_s = None, 0.0
         with trio.move_on_after(give_up_s) as scope:
             outcome, took_s = await self._read(content, span)
         if scope.cancelled_caught:
             self.late += 1
             self._slowness.note(give_up_s, patience_s, self._timer())
-        elif outcome is not None and outcome.content is not None:
+        if outcome is None:
+            self.misses += 1
+            return _MISS
+        if outcome.is_hit:
             self._slowness.note(took_s, patience_s, self._timer())
-            self._note_hit(outcome)
-            return outcome.content
-        elif outcome is not None:
-            self._forget(outcome)
-        self.misses += 1
-        return None
+        self._note(outcome)
+        return outcome
 
     async def _read(self, content: CachedContent, span: ByteRange) -> tuple[Outcome | None, float]:
         """What the disk has, and how long it took without waiting for a thread; None when it failed."""
@@ -126,27 +126,16 @@ class PatientReader:
             self._directory.remove(name)
         return outcome, took_s
 
-    def _note_hit(self, outcome: Outcome) -> None:
-        self.hits += 1
+    def _note(self, outcome: Outcome) -> None:
         for block in outcome.used:
             self._on_use(block)
-
-    def _forget(self, outcome: Outcome) -> None:
-        """What a miss found out: blocks that another process removed, and wrong ones."""
-        for name in (*outcome.absent, *outcome.wrong):
-            self._index.discard(name)
+        if outcome.is_hit:
+            self.hits += 1
+            return
+        self.misses += 1
         self.corrupt += len(outcome.wrong)
-
-    async def held(self, content: CachedContent, span: ByteRange) -> list[ByteRange]:
-        """What of a range is on this disk, in order; nothing when the disk cannot tell in time."""
-        if self._slowness.is_on or self._faults.reading.is_on:
-            return []
-        with trio.move_on_after(_LEAST_GIVE_UP_S):
-            try:
-                return await self._threads.run(self._reader.held, content, span)
-            except OSError as error:
-                self._faults.note("read", error, self._faults.reading)
-        return []
+        for name in (*outcome.absent, *outcome.wrong):  # another process removed it, or it was wrong
+            self._index.discard(name)
 
     def close(self) -> None:
         """End the threads."""

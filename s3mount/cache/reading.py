@@ -2,6 +2,7 @@
 
 A read goes from block to block: open already, or the largest that is on disk.  It reads whole
 granules, verifies each against the header, and slices.  What is wrong in any way is told, never given.
+Where a block is missing it goes on from the other end: what is between the two ends is one GET.
 
 The kernel is told that access is random: it reads from the disk what a granule needs and nothing
 ahead, because the planner reads ahead, in large pieces.
@@ -28,16 +29,23 @@ class Outcome(NamedTuple):
     """What a read found.
 
     Attributes:
-        content: the bytes, or None for a miss.
+        before, after: the bytes at both ends of the range, up to the first and from the last block
+            that is missing; of a hit `before` is all of it.
         used: blocks that were read from.
         absent: blocks that were not on disk.
         wrong: blocks that were not what they should be, and are to be removed.
+        is_hit: nothing is missing.
     """
 
-    content: memoryview | None
+    before: memoryview
+    after: memoryview
     used: list[OpenBlock]
     absent: list[bytes]
     wrong: list[bytes]
+    is_hit: bool
+
+
+NOTHING = memoryview(b"")
 
 
 class BlockReader:
@@ -56,14 +64,13 @@ class BlockReader:
             if opened is None:
                 continue
             try:
-                if span.stop > block.span.stop:
-                    return None
-                return self._read_cached(opened, span)
+                read = self._read_cached(opened, span) if span.stop <= block.span.stop else None
+                return None if read is None else Outcome(read, NOTHING, [opened], [], [], is_hit=True)
             finally:
                 self._opened.unpin(opened)
         return None
 
-    def _read_cached(self, opened: OpenBlock, span: ByteRange) -> Outcome | None:
+    def _read_cached(self, opened: OpenBlock, span: ByteRange) -> memoryview | None:
         granules = opened.header.granules(span)
         buffer = bytearray(granules.length)
         try:
@@ -77,68 +84,62 @@ class BlockReader:
         return _verified(opened, granules, memoryview(buffer), span)
 
     def read(self, content: CachedContent, span: ByteRange) -> Outcome:
-        """All bytes of a range, or a miss.
+        """What a range has at its two ends.
 
         Raises:
             OSError: the disk failed.
         """
-        parts: list[memoryview] = []
-        used: list[OpenBlock] = []
-        absent: list[bytes] = []
-        at = span.start
-        while at < span.stop:
-            opened, wrong = self._holder(content, at, absent)
-            if opened is None:
-                return Outcome(None, used, absent, wrong)
-            try:
-                piece = opened.header.span.intersection(ByteRange(at, span.stop))
-                granules = opened.header.granules(piece)
-                read = os.pread(opened.fd, granules.length, HEADER_BYTES + granules.start)
-                outcome = _verified(opened, granules, memoryview(read), piece)
-            finally:
-                self._opened.unpin(opened)
-            if outcome.content is None:
-                return Outcome(None, used, absent, outcome.wrong)
-            parts.append(outcome.content)
-            used.append(opened)
-            at = piece.stop
-        return Outcome(parts[0] if len(parts) == 1 else memoryview(b"".join(parts)), used, absent, [])
+        outcome = Outcome(NOTHING, NOTHING, [], [], [], is_hit=False)
+        before: list[memoryview] = []
+        after: list[memoryview] = []
+        rest = span
+        while rest.length and (piece := self._piece(content, rest.start, rest, outcome)) is not None:
+            before.append(piece)
+            rest = ByteRange(rest.start + len(piece), rest.stop)
+        while rest.length and not outcome.wrong:
+            piece = self._piece(content, rest.stop - 1, rest, outcome)
+            if piece is None:
+                break
+            after.insert(0, piece)
+            rest = ByteRange(rest.start, rest.stop - len(piece))
+        return outcome._replace(before=joined(before), after=joined(after), is_hit=rest.length == 0)
 
-    def held(self, content: CachedContent, span: ByteRange) -> list[ByteRange]:
-        """What of a range is on disk in blocks with right headers, in order; the content is not read.
+    def _piece(self, content: CachedContent, at: int, rest: ByteRange, outcome: Outcome) -> memoryview | None:
+        """What the block that has a byte has of the rest of a range; None when there is none, or it is wrong."""
+        opened = self._holder(content, at, outcome)
+        if opened is None:
+            return None
+        try:
+            piece = opened.header.span.intersection(rest)
+            granules = opened.header.granules(piece)
+            read = os.pread(opened.fd, granules.length, HEADER_BYTES + granules.start)
+            verified = _verified(opened, granules, memoryview(read), piece)
+        finally:
+            self._opened.unpin(opened)
+        if verified is None:
+            outcome.wrong.append(opened.name)
+        else:
+            outcome.used.append(opened)
+        return verified
 
-        Raises:
-            OSError: the disk failed.
-        """
-        found = []
-        at = span.start
-        while at < span.stop:
-            opened, _ = self._holder(content, at, [])
-            if opened is not None:
-                piece = opened.header.span.intersection(ByteRange(at, span.stop))
-                self._opened.unpin(opened)
-                found.append(piece)
-                at = piece.stop
-            else:
-                at = min(content.block(content.sizes[-1], at).span.stop, span.stop)
-        return found
-
-    def _holder(self, content: CachedContent, at: int, absent: list[bytes]) -> tuple[OpenBlock | None, list[bytes]]:
-        """The block that has a byte, pinned; or the names of wrong ones found."""
-        blocks = list(content.holders(at))
+    def _holder(self, content: CachedContent, at: int, outcome: Outcome) -> OpenBlock | None:
+        """The block that has a byte, pinned; what was found absent or wrong is noted."""
+        blocks = [block for block in content.holders(at) if block.name not in outcome.absent]
         for block in blocks:
             opened = self._opened.pin(block.name)
             if opened is not None:
-                return opened, []
+                return opened
         for block in blocks:
             try:
                 fd = self._directory.open(block.name)
             except FileNotFoundError:
-                absent.append(block.name)
+                outcome.absent.append(block.name)
                 continue
             opened = self._admit(block, fd)
-            return opened, [] if opened else [block.name]
-        return None, []
+            if opened is None:
+                outcome.wrong.append(block.name)
+            return opened
+        return None
 
     def _admit(self, block: Block, fd: int) -> OpenBlock | None:
         """An open file that has the block's header; it is closed when it has not."""
@@ -156,9 +157,14 @@ class BlockReader:
         return opened
 
 
-def _verified(opened: OpenBlock, granules: ByteRange, read: memoryview, wanted: ByteRange) -> Outcome:
+def _verified(opened: OpenBlock, granules: ByteRange, read: memoryview, wanted: ByteRange) -> memoryview | None:
     """The wanted part of whole granules that were read, if they are right."""
     if len(read) != granules.length or not opened.header.is_right(granules.start, read):
-        return Outcome(None, [], [], [opened.name])
+        return None
     start = wanted.start - opened.header.span.start - granules.start
-    return Outcome(read[start : start + wanted.length], [opened], [], [])
+    return read[start : start + wanted.length]
+
+
+def joined(parts: list[memoryview]) -> memoryview:
+    """One after the other; without a copy if it is only one."""
+    return parts[0] if len(parts) == 1 else memoryview(b"".join(parts))

@@ -20,7 +20,7 @@ from s3mount.cache.patience import PatientReader
 from s3mount.cache.space import Limits, SpaceKeeper, WriteJob
 from s3mount.cache.upkeep import Upkeep
 from s3mount.cache.verification import BlockCounts, verify_directory
-from s3mount.cache.writing import BlockWriter
+from s3mount.cache.writing import MAX_QUEUED, BlockWriter
 from s3mount.core.blockfile import HEADER_BYTES
 from s3mount.core.epochs import CachePolicy, EvictionPolicy
 from s3mount.core.lru import BlockIndex, KnownBlock
@@ -42,7 +42,7 @@ class VolumeStatistics:
 
     Attributes:
         blocks, n_bytes: known to be on disk.
-        hits, misses: reads answered, or not, by `get` and `get_nowait`.
+        hits, misses: reads answered, or not, as a whole.
         bypassed: reads not tried, because the disk is slow or failing; late: given up.
         corrupt: blocks that were wrong and were removed.
         dropped: blocks not written, because the disk is slower than the network, or failing.
@@ -73,6 +73,7 @@ class Volume:
         clock: seconds since the epoch.
         timer: monotonic seconds, callable in any thread.
         grain_s: uses of a block closer together are one.
+        max_queued: bytes that may wait to be written.
 
     Attributes:
         reads: the reading side.
@@ -87,6 +88,7 @@ class Volume:
         clock: Callable[[], float] = time.time,
         timer: Callable[[], float] = time.perf_counter,
         grain_s: float = USE_GRAIN_S,
+        max_queued: int = MAX_QUEUED,
     ) -> None:
         self._clock = clock
         self._limits = limits
@@ -96,7 +98,7 @@ class Volume:
         self._policy = EvictionPolicy(policy)
         self._keeper = SpaceKeeper(self._directory, self._opened, self._index, limits, self._policy)
         self._faults = Faults(path, timer)
-        self._writer = BlockWriter(self._directory, self._keeper, self._index, self._faults, clock)
+        self._writer = BlockWriter(self._directory, self._keeper, self._index, self._faults, clock, max_queued)
         self._upkeep = Upkeep(
             self._directory, self._opened, self._index, self._keeper, self._writer, self._faults, clock
         )

@@ -19,7 +19,7 @@ from s3mount.core.blockfile import HEADER_BYTES, encode_header
 from s3mount.core.lru import BlockIndex, KnownBlock
 from s3mount.units import MIB
 
-#: Replies of S3 that wait for the disk, beyond the read budget: eight parts.
+#: Replies of S3 that wait for one disk, beyond the read budget: eight parts.
 MAX_QUEUED = 64 * MIB
 #: One block of the largest size, or many small ones, for each hand-over to a thread.
 _BATCH_BYTES = 8 * MIB
@@ -34,6 +34,7 @@ class BlockWriter:
 
     Args:
         clock: seconds since the epoch.
+        max_queued: bytes that may wait.
     """
 
     def __init__(
@@ -43,7 +44,9 @@ class BlockWriter:
         index: BlockIndex,
         faults: Faults,
         clock: Callable[[], float],
+        max_queued: int,
     ) -> None:
+        self._max_queued = max_queued
         self._directory = directory
         self._keeper = keeper
         self._index = index
@@ -65,9 +68,11 @@ class BlockWriter:
         name = job.block.name
         if name in self._index or name in self._names:
             return
-        if self.queued_bytes + len(job.content) > MAX_QUEUED or not self._faults.may_write():
+        if self.queued_bytes + len(job.content) > self._max_queued or not self._faults.may_write():
             self.dropped += 1
             return
+        if 2 * len(job.content) < memoryview(job.content.obj).nbytes:  # a slice holds all of the reply
+            job = WriteJob(job.block, memoryview(bytes(job.content)))
         self._queue.append(job)
         self._names.add(name)
         self.queued_bytes += len(job.content)
@@ -169,5 +174,5 @@ class BlockWriter:
     def check_invariants(self) -> None:
         """Raises ValueError when the queue is larger than it may be, or miscounted."""
         waiting = sum(len(job.content) for job in self._queue)
-        if not waiting <= self.queued_bytes <= MAX_QUEUED or len(self._queue) > len(self._names):
+        if not waiting <= self.queued_bytes <= self._max_queued or len(self._queue) > len(self._names):
             raise ValueError("the queue to the disk is miscounted")

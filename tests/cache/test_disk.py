@@ -71,10 +71,10 @@ async def test_random_access_keeps_what_it_fetched(work: Path) -> None:
         assert counted(cache).n_bytes == 6 * (64 * KIB + 4 * KIB)
         assert await cache.get(content, ByteRange(650 * KIB, 760 * KIB)) == data[650 * KIB : 760 * KIB]
         assert await cache.get(content, ByteRange(650 * KIB, 769 * KIB)) is None
-        assert await cache.missing(content, ByteRange(600 * KIB, 900 * KIB)) == [
-            ByteRange(600 * KIB, 640 * KIB),
-            ByteRange(768 * KIB, 900 * KIB),
-        ]
+        before, after = await cache.ends(content, ByteRange(650 * KIB, 900 * KIB))
+        assert (before, after) == (data[650 * KIB : 768 * KIB], b"")
+        before, after = await cache.ends(content, ByteRange(600 * KIB, 760 * KIB))
+        assert (before, after) == (b"", data[640 * KIB : 760 * KIB])
 
 
 async def test_a_stream_with_a_hole(work: Path) -> None:
@@ -86,10 +86,13 @@ async def test_a_stream_with_a_hole(work: Path) -> None:
         cache.put(content, 16 * MIB, memoryview(data)[16 * MIB :])
         await cache.drained()
         hole = ByteRange(8 * MIB, 16 * MIB)
-        assert await cache.missing(content, whole(content)) == [hole]
+        before, after = await cache.ends(content, whole(content))
+        assert (before, after) == (data[: hole.start], data[hole.stop :])
+        odd = ByteRange(7 * MIB + 1, 16 * MIB + 5)
+        assert [len(end) for end in await cache.ends(content, odd)] == [MIB - 1, 5]
         cache.put(content, hole.start, data[hole.start : hole.stop])
         await cache.drained()
-        assert await cache.missing(content, whole(content)) == []
+        assert await cache.ends(content, whole(content)) == (data, b"")
         assert await cache.get(content, whole(content)) == data
 
 
@@ -220,7 +223,7 @@ async def test_shuffled_epochs_from_disk(work: Path) -> None:
         for epoch in range(4):
             fetched = 0
             for content in random.Random(epoch).sample(contents, n):
-                if await cache.reads.get(content, whole(content)) is None:
+                if not (await cache.reads.find(content, whole(content))).is_hit:
                     fetched += 1
                     cache.put(WriteJob(content.block(content.sizes[0], 0), memoryview(bytes(size))))
                     await cache.drained()

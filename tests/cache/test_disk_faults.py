@@ -66,9 +66,14 @@ async def put(cache: Volume, number: int, size: int = SIZE) -> None:
 async def get(cache: Volume, number: int) -> bool:
     """Whether it is a hit, and then the right one."""
     content = content_of(number)
-    view = cache.reads.get_nowait(content, whole(content)) or await cache.reads.get(content, whole(content))
-    assert view is None or view == data_of(number)
-    return view is not None
+    view = cache.reads.get_nowait(content, whole(content))
+    if view is None:
+        outcome = await cache.reads.find(content, whole(content))
+        if not outcome.is_hit:
+            return False
+        view = outcome.before
+    assert view == data_of(number)
+    return True
 
 
 def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -246,7 +251,7 @@ async def test_a_disk_slower_than_s3(work: Path) -> None:
         content = content_of(0)
 
         async def is_hit() -> bool:
-            return await cache.reads.get(content, whole(content), patience_s=0.020) is not None
+            return (await cache.reads.find(content, whole(content), patience_s=0.020)).is_hit
 
         while await is_hit():
             assert cache.statistics().hits < 20
@@ -269,7 +274,7 @@ async def test_a_disk_that_hangs(work: Path) -> None:
         os.mkfifo(path)  # an open of it for reading waits for a writer, as long as there is none
         content = content_of(0)
         for _ in range(5):
-            assert await cache.reads.get(content, ByteRange(0, 10), patience_s=0.001) is None
+            assert not (await cache.reads.find(content, ByteRange(0, 10), patience_s=0.001)).is_hit
         counts = cache.statistics()
         assert counts.late >= 1
         assert counts.late + counts.bypassed == counts.misses == 5
