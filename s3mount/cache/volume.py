@@ -24,7 +24,7 @@ from s3mount.cache.writing import MAX_QUEUED, BlockWriter
 from s3mount.core.blockfile import HEADER_BYTES
 from s3mount.core.epochs import CachePolicy, EvictionPolicy
 from s3mount.core.lru import BlockIndex, KnownBlock
-from s3mount.units import MIB
+from s3mount.units import MIB, format_size
 
 #: Descriptors of this process: sockets to S3 need up to 1,024 more.
 _OPEN_BLOCKS = 512
@@ -64,6 +64,12 @@ class VolumeStatistics:
     open_blocks: int
     queued_bytes: int
     errors: dict[str, int]
+
+    def __str__(self) -> str:
+        """One line for people."""
+        counts = {name: getattr(self, name) for name in ("written", "evicted", "dropped", "refused", "corrupt")}
+        told = ", ".join(f"{count} {name}" for name, count in (counts | self.errors).items())
+        return f"{self.blocks} blocks, {format_size(self.n_bytes)}; {self.hits} hits, {self.misses} misses; {told}"
 
 
 class Volume:
