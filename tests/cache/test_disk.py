@@ -5,6 +5,8 @@ import os
 import random
 import stat
 import time
+import weakref
+from array import array
 from pathlib import Path
 
 import pytest
@@ -212,6 +214,21 @@ async def test_one_evicts_at_a_time(work: Path) -> None:
         assert counted(cache).blocks == len(block_files(work / "c")) == 10
         os.close(fd)
         assert await cache.evict() == 10 * allocated(SMALL.size + 4096)
+
+
+async def test_what_waits_does_not_hold_the_reply(work: Path) -> None:
+    """Blocks that are small parts of a reply do not keep all of it in memory until they are written."""
+    data = BIG.bytes(0)
+    async with running(work / "c") as cache:
+        content = content_of(cache, BIG, 0)
+        reply = array("B", data[MIB : 8 * MIB])
+        held = weakref.ref(reply)
+        cache.put(content, MIB, memoryview(reply))
+        del reply
+        assert held() is None
+        assert counted(cache).queued_bytes == 7 * MIB
+        await cache.drained()
+        assert await cache.get(content, ByteRange(MIB, 8 * MIB)) == data[MIB : 8 * MIB]
 
 
 async def test_shuffled_epochs_from_disk(work: Path) -> None:
