@@ -135,7 +135,12 @@ class BlockStore:
         """
         may_peek = self._content.has_disk and not opened.chunks.overlapping(wanted)
         if may_peek and (found := await self._waits.of_disk(self._content.peek(opened, wanted))) is not None:
-            self._go_on(opened, self._plan(opened, wanted, is_held=True), is_from_disk=True)
+            plan = self._plan(opened, wanted, is_held=True)
+            if not plan.is_whole:
+                opened.planner.on_refused(plan.fetch)  # of it only the read came
+            elif plan.fetch != wanted:
+                plan = plan._replace(ahead=(*split(plan.fetch, self._part_size), *plan.ahead))
+            self._go_on(opened, plan)
             return found
         plan = self._plan(opened, wanted)
         await self._ensure(opened, plan.fetch)
@@ -151,13 +156,9 @@ class BlockStore:
             self._unpin(chunks)
         return views[0] if len(views) == 1 else memoryview(b"".join(views))
 
-    def _go_on(self, opened: OpenObject, plan: Plan, *, is_from_disk: bool = False) -> None:
-        """Start what is ahead; for a reader that goes on, what was planned around its read, too."""
-        around = [*split(plan.fetch, self._part_size)] if is_from_disk else []
-        if around and not plan.ahead and not plan.is_whole:
-            opened.planner.on_refused(plan.fetch)
-            return
-        for ahead in (*around, *plan.ahead):
+    def _go_on(self, opened: OpenObject, plan: Plan) -> None:
+        """Start what is ahead."""
+        for ahead in plan.ahead:
             if plan.is_whole:
                 self._give_up_pieces(opened, ahead)
             if not self._speculate(opened, self._missing(opened, ahead)):
@@ -218,10 +219,7 @@ class BlockStore:
 
     def _unpin(self, chunks: list[Chunk]) -> None:
         """What was read to its end may go."""
-        freed = 0
-        for chunk in chunks:
-            freed += self._shelf.unpin(chunk)
-        self._budget.release(freed)
+        self._budget.release(sum([self._shelf.unpin(chunk) for chunk in chunks]))
 
     # -- one fetch --------------------------------------------------------------------------
 

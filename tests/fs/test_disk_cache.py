@@ -198,6 +198,23 @@ async def test_random_reads_take_what_they_ask_for(work: Path) -> None:
     assert store.counts["gets"] == 0
 
 
+async def test_a_stream_in_the_middle_reads_ahead_from_disk(work: Path) -> None:
+    """A reader that begins in the middle and goes on gets windows, from disk as from S3, and not each read alone."""
+    store = bucket()
+    await filled(store, work / "c")
+    async with mount(store, work / "c") as (mounted, cache):
+        handle = await mounted.fs.open((await mounted.walk("big")).ino, for_writing=False)
+        await mounted.read(handle, 0, 4096)
+        hits = counted(cache).hits
+        offsets = range(5 * MIB, len(BIG), 128 * KIB)
+        for offset in offsets:
+            assert await mounted.read(handle, offset, 128 * KIB) == BIG[offset : offset + 128 * KIB]
+        assert counted(cache).hits - hits <= len(offsets) // 4
+        assert mounted.blocks.statistics().wasted_bytes == 0
+        mounted.fs.release(handle)
+    assert store.counts["gets"] == 0
+
+
 async def test_a_hit_needs_no_more_than_was_asked(work: Path) -> None:
     """Of a cell that is on disk a read is answered though its neighbours, which a GET would bring, are not."""
     store = bucket()
