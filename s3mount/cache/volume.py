@@ -67,7 +67,9 @@ class VolumeStatistics:
 
     def __str__(self) -> str:
         """One line for people."""
-        counts = {name: getattr(self, name) for name in ("written", "evicted", "dropped", "refused", "corrupt")}
+        counts = {
+            name: getattr(self, name) for name in ("written", "evicted", "dropped", "refused", "bypassed", "corrupt")
+        }
         told = ", ".join(f"{count} {name}" for name, count in (counts | self.errors).items())
         return f"{self.blocks} blocks, {format_size(self.n_bytes)}; {self.hits} hits, {self.misses} misses; {told}"
 
