@@ -7,12 +7,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from trio.testing import MockClock
 
 from s3mount.cache.ages import MetadataConfig
 from s3mount.cache.disk import DiskCache, DiskCacheConfig
 from s3mount.core.ranges import ByteRange
-from s3mount.core.ttl import INDEFINITE
-from s3mount.errors import ObjectChanged, StoreFailure
+from s3mount.core.ttl import INDEFINITE, TimeToLive
+from s3mount.errors import ObjectChanged, StaleInode, StoreFailure
 from s3mount.units import KIB, MIB
 from tests.cache.disk_harness import ORIGIN, block_files, counted
 from tests.fs.harness import Mounted, file_system
@@ -143,6 +144,22 @@ async def test_an_open_in_the_minimal_mode_asks_s3(name: str, work: Path) -> Non
         with pytest.raises(ObjectChanged):
             await mounted.fs.open(ino, for_writing=False)
         assert await mounted.read_file(name) == b"new"
+
+
+async def test_an_open_asks_s3_when_the_ttl_is_over(work: Path, mock_clock: MockClock) -> None:
+    """When the TTL is over an open of what is on disk costs one LIST, which finds a replacement, and no GET."""
+    store = bucket()
+    await filled(store, work / "c")
+    async with mount(store, work / "c", MetadataConfig(TimeToLive(60), TimeToLive(60))) as (mounted, _):
+        ino = (await mounted.walk("s1")).ino
+        for lists in (0, 1):
+            store.counts.clear()
+            mounted.fs.release(await mounted.fs.open(ino, for_writing=False))
+            assert (store.counts["lists"], store.counts["gets"], store.counts["heads"]) == (lists, 0, 0)
+            mock_clock.jump(61)
+        store.put("s1", b"new")
+        with pytest.raises(StaleInode):
+            await mounted.fs.open(ino, for_writing=False)
 
 
 async def test_an_open_file_is_read_from_disk_after_it_was_replaced(work: Path) -> None:
