@@ -18,6 +18,8 @@ _PART = "disk"
 _FILE_BYTES = 115_000
 _PROCESSES = (1, 4, 16)
 _SECONDS = 4.0
+#: What the disk was too slow for is read again.
+_PASSES = 3
 #: No block was added for so long: what was read is on disk.
 _QUIET_S = 2.0
 
@@ -72,9 +74,10 @@ def _fill(ground: Ground, link: Link, directory: Path, manifest: str, keys: list
         with ground.mounted(contestants.s3mount(*flags), link) as who:
             ground.measure(on, who, link, module, who.source, *arguments)
             _settle(directory)
-        with ground.mounted(contestants.s3mount(*flags), link) as who:  # what the disk was too slow for the first time
-            ground.program(f"readers.{module}", who.source, *arguments)
-            _settle(directory)
+        for _ in range(_PASSES):  # the disk may be slower than the server
+            with ground.mounted(contestants.s3mount(*flags), link) as who:
+                ground.program(f"readers.{module}", who.source, *arguments)
+                _settle(directory)
         on.ratio("of_without", "mb_per_s", off)
         on.at_least("of_without", 0.95, until_cpu_full=True)
 
