@@ -8,6 +8,7 @@ memory stays under it by construction (docs/decisions/0018-the-memory-target.md)
 
     in transit   a quarter, at least what the CRT's smallest pool gives: parts between socket and callback
     the budget   what is left: all content that is held, each byte counted from the start of its GET on
+    the disks    of the budget, up to a quarter: replies that wait to be written, beside the readers that have them
     the heap     an eighth: what malloc keeps free between parts; `daemon.allocator` trims what is more
 """
 
@@ -16,9 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from s3mount.cache.ages import MetadataConfig
+from s3mount.cache.disk import DiskCacheConfig
+from s3mount.cache.writing import MAX_QUEUED
 from s3mount.core.attrs import Ownership
 from s3mount.core.backoff import Patience
-from s3mount.core.ttl import TimeToLive
+from s3mount.core.cells import BLOCK_SIZE, CELL_SIZE
+from s3mount.core.ttl import MINIMAL, TimeToLive
 from s3mount.errors import BadOption
 from s3mount.fuse.session import FuseConfig
 from s3mount.limits import Host, this_host
@@ -37,6 +41,9 @@ MIN_MEMORY_TARGET = 256 * MIB
 DEFAULT_GBPS = 10.0
 _TRANSIT_SHARE = 4
 _HEAP_SHARE = 8
+_QUEUES_SHARE = 4
+#: Mountpoint's, with a cache: each epoch of a training job would ask for names that hardly change.
+_TTL_WITH_CACHE = TimeToLive(60.0)
 #: One S3 connection gives about 90 MB/s (S3 performance guidelines); 25 of them fill 10 Gbps less
 #: round trips.  Small files need more at once than that, whatever the network can do.
 _CONNECTIONS_PER_GBPS = 2.5
@@ -49,11 +56,12 @@ _MAX_CRT_THREADS = 4
 
 @dataclass(frozen=True)
 class ReadConfig:
-    """Attributes: the largest GET, the byte budget, and what the process is to stay below, in bytes."""
+    """Attributes: the largest GET, the byte budget, what may wait for each disk, and the memory target, in bytes."""
 
     part_size: int
     budget_bytes: int
     memory_target: int
+    disk_queue_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -75,6 +83,7 @@ class MountConfig:
     patience: Patience
     read: ReadConfig
     metadata: MetadataConfig
+    cache: DiskCacheConfig | None
     owner: Ownership
     fuse: FuseConfig
     log: LogConfig
@@ -86,12 +95,14 @@ class Limits:
 
     Args:
         memory_target: bytes, or None for a quarter of the memory and at most 4 GiB.
+        disks: cache directories.
     """
 
     part_size: int = DEFAULT_PART_SIZE
     memory_target: int | None = None
     gbps: float = DEFAULT_GBPS
     request_deadline_s: float = 60.0
+    disks: int = 0
 
 
 def size_components(limits: Limits, host: Host | None = None) -> tuple[CrtConfig, GuardConfig, ReadConfig]:
@@ -115,19 +126,32 @@ def size_components(limits: Limits, host: Host | None = None) -> tuple[CrtConfig
         raise BadOption(f"--memory-target must be at least {format_size(MIN_MEMORY_TARGET)}")
     transit = max(target // _TRANSIT_SHARE, MIN_TRANSIT, 2 * limits.part_size) // MIB * MIB
     budget = target - transit - target // _HEAP_SHARE
+    queue = _queue_bytes(budget, limits.disks)
+    budget -= queue * limits.disks
     if limits.part_size > budget // 4:
         raise BadOption(
             f"--part-size {format_size(limits.part_size)} is more than a quarter of the read budget "
             f"({format_size(budget)}); lower it, or raise --memory-target"
         )
+    if limits.disks and limits.part_size % CELL_SIZE:
+        raise BadOption(f"--part-size must be a multiple of {format_size(CELL_SIZE)} with --cache")
     connections = min(max(_MIN_CONNECTIONS, round(limits.gbps * _CONNECTIONS_PER_GBPS)), _MAX_CONNECTIONS)
     crt = CrtConfig(connections, limits.part_size, min(max(1, math.ceil(host.cpus)), _MAX_CRT_THREADS), transit)
     guard = GuardConfig(limits.request_deadline_s, connections)
-    return crt, guard, ReadConfig(limits.part_size, budget, target)
+    return crt, guard, ReadConfig(limits.part_size, budget, target, queue)
 
 
-def metadata_config(ttl: TimeToLive, negative_ttl: TimeToLive | None) -> MetadataConfig:
+def _queue_bytes(budget: int, disks: int) -> int:
+    """What may wait to be written to each disk: at least one whole block."""
+    return max(min(MAX_QUEUED, budget // _QUEUES_SHARE // disks), BLOCK_SIZE) if disks else 0
+
+
+def metadata_config(
+    ttl: TimeToLive | None, negative_ttl: TimeToLive | None, *, has_disk_cache: bool = False
+) -> MetadataConfig:
     """Names that are not there are believed as long as those that are, unless that is said."""
+    if ttl is None:
+        ttl = _TTL_WITH_CACHE if has_disk_cache else MINIMAL
     return MetadataConfig(ttl, ttl if negative_ttl is None else negative_ttl)
 
 

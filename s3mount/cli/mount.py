@@ -16,6 +16,7 @@ import click
 
 from s3mount import __version__
 from s3mount.cli.bucket import s3_config
+from s3mount.cli.cache import CACHE_FLAGS, cache_config
 from s3mount.cli.values import DURATION, MODE, OUTAGE, TTL, size_in
 from s3mount.config import (
     DEFAULT_GBPS,
@@ -68,10 +69,12 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
         flag("--file-mode", type=MODE, default="0644", show_default=True, help="Mode of every file."),
         flag("--dir-mode", type=MODE, default="0755", show_default=True, help="Mode of every directory."),
         flag("--auto-unmount", is_flag=True, help="Unmount when the daemon dies, however it dies."),
-        flag("--metadata-ttl", type=TTL, default="minimal", show_default=True, metavar="TIME",
-             help="How long to believe what a name or a directory was: minimal, indefinite, or seconds."),
+        flag("--metadata-ttl", type=TTL, metavar="TIME",
+             help="How long to believe what a name or a directory was: minimal, indefinite, or seconds.  "
+             "[default: minimal; with --cache 60]"),
         flag("--negative-metadata-ttl", type=TTL, metavar="TIME",
              help="How long to believe that a name is absent.  [default: --metadata-ttl]"),
+        *CACHE_FLAGS,
         flag("--part-size", type=size_in(1), default=DEFAULT_PART_SIZE, metavar="BYTES",
              help="Size of the largest GET.  [default: 8 MiB]"),
         flag("--maximum-throughput-gbps", type=float, default=DEFAULT_GBPS, show_default=True,
@@ -133,7 +136,11 @@ def build_config(bucket: str, directory: str, flags: Mapping[str, Any], environ:
     location = parse_location(bucket, flags["prefix"])
     mount_point = os.path.realpath(directory)
     limits = Limits(
-        flags["part_size"], flags["memory_target"], flags["maximum_throughput_gbps"], flags["request_deadline"]
+        flags["part_size"],
+        flags["memory_target"],
+        flags["maximum_throughput_gbps"],
+        flags["request_deadline"],
+        disks=len(set(map(os.path.realpath, flags["cache"]))),
     )
     host = this_host()
     crt, guard, read = size_components(limits, host)
@@ -149,7 +156,10 @@ def build_config(bucket: str, directory: str, flags: Mapping[str, Any], environ:
         guard=guard,
         patience=Patience(guard.deadline_s, flags["on_outage"], s3.max_attempts),
         read=read,
-        metadata=metadata_config(flags["metadata_ttl"], flags["negative_metadata_ttl"]),
+        metadata=metadata_config(
+            flags["metadata_ttl"], flags["negative_metadata_ttl"], has_disk_cache=bool(flags["cache"])
+        ),
+        cache=cache_config(flags, mount_point, read.disk_queue_bytes),
         owner=Ownership(
             uid=os.getuid() if flags["uid"] is None else flags["uid"],
             gid=os.getgid() if flags["gid"] is None else flags["gid"],

@@ -124,6 +124,9 @@ async def _stop_on_signal(
 
 def _log_summary(parts: Components) -> None:
     log.info("readers waited %s", parts.filesystem.statistics().reader_wait_seconds)
+    if parts.disk is not None:
+        for directory, counts in parts.disk.statistics().items():
+            log.info("disk cache %s: %s", directory, counts)
     requests = parts.store.statistics()
     log.info(
         "unmounted after %d requests (%d LIST, %d HEAD, %d GET) and %d bytes read; answers: %s",

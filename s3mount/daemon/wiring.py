@@ -2,16 +2,18 @@
 
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
 import trio
 
+from s3mount.cache.disk import DiskCache
 from s3mount.cache.metadata import MetadataCache
 from s3mount.config import MountConfig
 from s3mount.daemon.allocator import HeapLimit, trim
 from s3mount.fs.blocks import BlockStore
 from s3mount.fs.budget import ByteBudget
+from s3mount.fs.content import ContentReader
 from s3mount.fs.directories import DirectoryLister
 from s3mount.fs.filesystem import S3FileSystem
 from s3mount.fs.misses import MissCounter
@@ -44,6 +46,7 @@ class Components:
     notifier: ThreadNotifier
     store: GuardedStore
     budget: ByteBudget
+    disk: DiskCache | None
     region: str
 
 
@@ -53,8 +56,14 @@ async def components(config: MountConfig) -> AsyncIterator[Components]:
 
     Raises:
         StoreError: the bucket cannot be reached or read.
+        BadOption: a cache directory cannot be used.
     """
-    async with connect(config.s3, config.crt) as connection, trio.open_nursery() as nursery:
+    disk = None if config.cache is None else DiskCache(config.cache, config.s3.origin)
+    async with (
+        connect(config.s3, config.crt) as connection,
+        AsyncExitStack() if disk is None else disk.running(),
+        trio.open_nursery() as nursery,
+    ):
         catalogue = SplitCatalogue(connection.reader, connection.catalogue)
         bucket = config.s3.location.bucket
         guarded = GuardedStore(catalogue, connection.reader, config.guard, bucket=bucket)
@@ -75,7 +84,9 @@ async def components(config: MountConfig) -> AsyncIterator[Components]:
             root_key,
             lister=lister,
             cache=cache,
-            blocks=BlockStore(store, budget, nursery, config.read.part_size, waits, grew=heap.grew),
+            blocks=BlockStore(
+                ContentReader(store, disk), budget, nursery, config.read.part_size, waits, grew=heap.grew
+            ),
             versions=VersionCheck(resolver, lister, cache, store, waits),
             notifier=notifier,
             owner=replace(config.owner, directory_mtime_s=int(time.time())),
@@ -83,5 +94,5 @@ async def components(config: MountConfig) -> AsyncIterator[Components]:
         )
         boundary = Boundary(config.patience.total_s + _NAMING_S)
         operations = Operations(filesystem, boundary)
-        yield Components(operations, boundary, filesystem, notifier, guarded, budget, connection.region)
+        yield Components(operations, boundary, filesystem, notifier, guarded, budget, disk, connection.region)
         nursery.cancel_scope.cancel()

@@ -1,7 +1,8 @@
-"""Content of open objects: in flight? wait on it; held? slice it; else fetch, once for all.
+"""Content of open objects: in flight? wait on it; held? slice it; on disk? read it; else fetch, once for all.
 
-Single flight: a byte of a version is in at most one chunk, so N readers of one cold range cost
-one GET.  The tables change only in synchronous code; after every await the reader looks again.
+Single flight: a byte of a version is in at most one chunk, so N readers of one cold range cost one GET.
+A read of which nothing is held, and all is on disk, makes none: a chunk is larger.
+The tables change only in synchronous code; after every await the reader looks again.
 
 Memory: every chunk draws its length from the budget when its GET starts and gives it back when
 the chunk is dropped.  A chunk that was read to its end is dropped at once beyond `_KEEP_READ_BYTES`
@@ -19,11 +20,10 @@ from s3mount.core.ranges import ByteRange, gaps, split
 from s3mount.fs.activity import Activity
 from s3mount.fs.budget import ByteBudget
 from s3mount.fs.chunks import Chunk, ChunkState
+from s3mount.fs.content import ContentReader
 from s3mount.fs.objects import OpenObject, OpenObjects
-from s3mount.fs.pace import Pace
 from s3mount.fs.shelf import ChunkShelf
 from s3mount.fs.waits import ReaderWaits
-from s3mount.store.base import RangeReader
 from s3mount.units import MIB
 
 #: The share of the budget for chunks already read: several readers of one file lag a little.
@@ -50,25 +50,24 @@ class BlockStore:
     """Fetches and holds content for every open object.
 
     Args:
-        reader: where content comes from.
-        nursery: outlives every request; GETs run in it.
+        content: where it comes from.
+        nursery: outlives every request; fetches run in it.
         part_size: the largest GET, bytes.
         waits: is told what readers wait for.
         grew: told of the bytes of each GET that ended.
     """
 
     def __init__(
-        self, reader: RangeReader, budget: ByteBudget, nursery: trio.Nursery, part_size: int, waits: ReaderWaits,
+        self, content: ContentReader, budget: ByteBudget, nursery: trio.Nursery, part_size: int, waits: ReaderWaits,
         *, grew: Callable[[int], None] = lambda _: None,
     ) -> None:  # fmt: skip
         self._grew = grew
-        self._reader = reader
+        self._content = content
         self._budget = budget
         self._nursery = nursery
         self._part_size = part_size
         self._waits = waits
         self._objects = OpenObjects(nursery, part_size, let_go=self._let_go)
-        self._pace = Pace()
         self._activity = Activity()
         self._shelf = ChunkShelf(keep_read=min(budget.total // _KEEP_READ_SHARE, _KEEP_READ_BYTES))
         budget.reclaimer = self._shelf
@@ -94,22 +93,21 @@ class BlockStore:
         Never waits for the budget; when that is full the first read fetches.
 
         Returns:
-            Whether the whole span came, and not all of it was here before: S3 has this version now.
+            Whether the whole span came, and a GET for it was under way meanwhile: S3 has this version now.
 
         Raises:
             StoreError: it could not be fetched.
         """
-        missing = self._missing(opened, span)
-        was_held = not missing and all(chunk.state is ChunkState.READY for chunk in opened.chunks.overlapping(span))
-        self._speculate(opened, missing)
+        self._speculate(opened, self._missing(opened, span))
         if not wait:
             return False
         chunks = self._pin(opened, span)
+        pending = [chunk for chunk in chunks if chunk.state is ChunkState.PENDING]
         try:
             for chunk in chunks:
                 await self._waits.of_get(chunk.flight.landed, chunk.arrival)
                 chunk.view(span)
-            return not was_held and not self._missing(opened, span)
+            return not (all(chunk.arrival.is_from_disk for chunk in pending) or self._missing(opened, span))
         finally:
             self._unpin(chunks)
 
@@ -118,9 +116,7 @@ class BlockStore:
     def read_nowait(self, opened: OpenObject, wanted: ByteRange) -> memoryview | None:
         """As `read`, when one ready chunk has the bytes and nothing is to be fetched ahead."""
         chunk = opened.chunks.holding(wanted)
-        if chunk is None or chunk.state is not ChunkState.READY:
-            return None
-        if not opened.planner.on_hit(wanted):
+        if chunk is None or chunk.state is not ChunkState.READY or not opened.planner.on_hit(wanted):
             return None
         chunk.read.add(wanted)
         if chunk.is_read:
@@ -137,15 +133,20 @@ class BlockStore:
             ObjectChanged: the bucket no longer has this version, and the bytes are not held.
             StoreError: they could not be fetched.
         """
+        may_peek = self._content.has_disk and not opened.chunks.overlapping(wanted)
+        if may_peek and (found := await self._waits.of_disk(self._content.peek(opened, wanted))) is not None:
+            plan = self._plan(opened, wanted, is_held=True)
+            if not plan.is_whole:
+                opened.planner.on_refused(plan.fetch)  # of it only the read came
+            elif plan.fetch != wanted:
+                plan = plan._replace(ahead=(*split(plan.fetch, self._part_size), *plan.ahead))
+            self._go_on(opened, plan)
+            return found
         plan = self._plan(opened, wanted)
         await self._ensure(opened, plan.fetch)
         chunks = self._pin(opened, wanted)
         try:
-            for ahead in plan.ahead:
-                if plan.is_whole:
-                    self._give_up_pieces(opened, ahead)
-                if not self._speculate(opened, self._missing(opened, ahead)):
-                    opened.planner.on_refused(ahead)
+            self._go_on(opened, plan)
             for chunk in chunks:
                 await self._waits.of_get(chunk.flight.landed, chunk.arrival)
             views = [chunk.view(wanted) for chunk in chunks]
@@ -155,12 +156,20 @@ class BlockStore:
             self._unpin(chunks)
         return views[0] if len(views) == 1 else memoryview(b"".join(views))
 
-    def _plan(self, opened: OpenObject, wanted: ByteRange) -> Plan:
+    def _go_on(self, opened: OpenObject, plan: Plan) -> None:
+        """Start what is ahead."""
+        for ahead in plan.ahead:
+            if plan.is_whole:
+                self._give_up_pieces(opened, ahead)
+            if not self._speculate(opened, self._missing(opened, ahead)):
+                opened.planner.on_refused(ahead)
+
+    def _plan(self, opened: OpenObject, wanted: ByteRange, *, is_held: bool = False) -> Plan:
         now = trio.current_time()
         share = self._budget.total // _AHEAD_SHARE // self._activity.note(opened.object_id, now)
-        is_held = not self._missing(opened, wanted)
+        is_held = is_held or not self._missing(opened, wanted)
         is_late = any(chunk.state is ChunkState.PENDING for chunk in opened.chunks.overlapping(wanted))
-        plan = opened.planner.on_read(wanted, Situation(share, self._pace.distance, now, is_held, is_late))
+        plan = opened.planner.on_read(wanted, Situation(share, self._content.distance, now, is_held, is_late))
         for left in plan.left:
             for chunk in opened.chunks.overlapping(left):
                 if self._shelf.cancel_speculation(chunk):
@@ -210,24 +219,19 @@ class BlockStore:
 
     def _unpin(self, chunks: list[Chunk]) -> None:
         """What was read to its end may go."""
-        freed = 0
-        for chunk in chunks:
-            freed += self._shelf.unpin(chunk)
-        self._budget.release(freed)
+        self._budget.release(sum([self._shelf.unpin(chunk) for chunk in chunks]))
 
-    # -- one GET ----------------------------------------------------------------------------
+    # -- one fetch --------------------------------------------------------------------------
 
     def _start(self, opened: OpenObject, span: ByteRange, *, is_wanted: bool) -> None:
         chunk = Chunk(opened.chunks, span, is_wanted=is_wanted)
         self._shelf.put(chunk)
-        self._nursery.start_soon(self._fetch, opened.object_id, chunk)
+        self._nursery.start_soon(self._fetch, opened, chunk)
 
-    async def _fetch(self, object_id: ObjectId, chunk: Chunk) -> None:
+    async def _fetch(self, opened: OpenObject, chunk: Chunk) -> None:
         try:
             with chunk.scope:
-                await chunk.flight.carry(self._reader.get_range, object_id, chunk.span, chunk.arrival)
-            if not chunk.flight.is_failed:
-                self._pace.note_arrival(chunk.span.length, chunk.arrival, trio.current_time())
+                await chunk.flight.carry(self._content.fetch, opened, chunk.span, chunk.arrival)
         finally:
             self._grew(chunk.span.length)
             self._budget.release(self._shelf.ended(chunk))

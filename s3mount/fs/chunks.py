@@ -1,9 +1,9 @@
 """Chunks: byte ranges of one object version, in flight or held, and who may drop them.
 
-A chunk is one GET.  It is pending until the GET ended, then ready or gone.  Readers pin the
-chunks they wait for or copy from.  What is not pinned can be given back to the budget, in this
-order: ready and read to its end, oldest first; ready but unread, oldest first; still in flight
-and only speculative, newest first (it is the one needed last).
+A chunk is one fetch: a GET, a read of the disk cache, or both.  It is pending until that ended,
+then ready or gone.  Readers pin the chunks they wait for or copy from.  What is not pinned can be
+given back to the budget, in this order: ready and read to its end, oldest first; ready but unread,
+oldest first; still in flight and only speculative, newest first (it is the one needed last).
 
 INVARIANT: the chunks of an object do not overlap; each holds exactly its length in the budget.
 """
@@ -36,9 +36,9 @@ class Chunk:
         owner: the list it is in while it is not gone.
         is_wanted: a reader asked for it; else it is speculation and may be cancelled.
         pins: readers that wait for it or copy from it; such a chunk is never dropped.
-        flight: the GET; its result is the bytes.
-        arrival: when the GET got how far.
-        scope: cancels the GET.
+        flight: the fetch; its result is the bytes.
+        arrival: when it got how far.
+        scope: cancels it.
     """
 
     __slots__ = ("arrival", "flight", "is_wanted", "owner", "pins", "read", "scope", "span", "state")
@@ -50,7 +50,7 @@ class Chunk:
         self.state = ChunkState.PENDING
         self.pins = 0
         self.read = Coverage()
-        self.flight: Flight[bytes] = Flight()
+        self.flight: Flight[bytes | memoryview] = Flight()
         self.arrival = Arrival(trio.current_time())
         self.scope = trio.CancelScope()
 

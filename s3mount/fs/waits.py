@@ -36,8 +36,16 @@ class ReaderWaits:
         finally:
             self._ledger.add_budget(trio.current_time() - since)
 
+    async def of_disk(self, answer: Awaitable[T]) -> T:
+        """Await an answer of the disk cache alone for a reader."""
+        since = trio.current_time()
+        try:
+            return await answer
+        finally:
+            self._ledger.add_disk(trio.current_time() - since)
+
     async def of_get(self, landed: trio.Event, arrival: Arrival) -> None:
-        """Await the end of a GET for a reader."""
+        """Await the end of a fetch for a reader."""
         since = trio.current_time()
         try:
             await landed.wait()

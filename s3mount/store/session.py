@@ -63,6 +63,11 @@ class S3Config:
     may_list: bool = True
 
     @property
+    def origin(self) -> str:
+        """Endpoint and bucket, the same for every mount of it: a name is one bucket in all regions of AWS."""
+        return f"{(self.endpoint_url or 'https://s3.amazonaws.com').rstrip('/')}/{self.location.bucket}"
+
+    @property
     def headers(self) -> list[tuple[str, str]]:
         """Extra headers that every request carries."""
         payer = [("x-amz-request-payer", "requester")] if self.requester_pays else []

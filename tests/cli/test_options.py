@@ -30,6 +30,7 @@ FLAGS = {
     "--no-log", "--version", "--without-listing", "--metadata-ttl", "--negative-metadata-ttl",
     "--max-threads", "--no-kernel-tuning", "--read-ahead-kib",
     "--on-outage",
+    "--cache", "--max-cache-size", "--cache-min-free", "--cache-block-size", "--cache-policy",
 }  # fmt: skip
 
 
@@ -242,7 +243,7 @@ def test_contradictions(flags: list[str], env: dict[str, str], says: str) -> Non
         (["--max-threads", "0"], "--max-threads"),
         (["--max-threads", "many"], "--max-threads"),
         (["--prefix", "data"], "the prefix 'data' must end with '/'; did you mean 'data/'?"),
-        (["--cache", "/x"], "No such option"),
+        (["--cash", "/x"], "No such option"),
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
 )

@@ -47,6 +47,13 @@ def test_a_reader_waits_for_what_the_get_does_meanwhile(since: float, until: flo
         (Arrival(0.0), WaitSeconds(first_byte=8)),
         (Arrival(12.0, 14.0), WaitSeconds(connection=2, first_byte=2, transfer=4)),
         (Arrival(12.0, last_byte_at=14.0), WaitSeconds(connection=2, first_byte=2, loop=4)),
+        (Arrival(10.0, disk_until=math.inf), WaitSeconds(disk=8)),
+        (Arrival(12.0, disk_until=12.0), WaitSeconds(disk=2, first_byte=6)),
+        (
+            Arrival(13.0, 14.0, 17.0, disk_until=12.0),
+            WaitSeconds(disk=2, connection=1, first_byte=1, transfer=3, loop=1),
+        ),
+        (Arrival(10.0, last_byte_at=12.0, disk_until=12.0, is_from_disk=True), WaitSeconds(disk=2, loop=6)),
     ],
 )
 def test_a_mark_that_is_missing_is_not_reached(arrival: Arrival, seconds: WaitSeconds) -> None:
@@ -54,10 +61,12 @@ def test_a_mark_that_is_missing_is_not_reached(arrival: Arrival, seconds: WaitSe
     assert waited(10.0, 18.0, arrival) == seconds
 
 
-@given(times, times, marks, marks, marks)
-def test_the_causes_add_up_to_the_wait(since: float, more: float, sent: float, first: float, last: float) -> None:
+@given(times, times, marks, marks, marks, st.one_of(marks, st.just(-math.inf)))
+def test_the_causes_add_up_to_the_wait(
+    since: float, more: float, sent: float, first: float, last: float, disk: float
+) -> None:
     """Whatever marks there are, in whatever order, no second is lost or counted twice, and none is negative."""
-    seconds = waited(since, since + more, Arrival(sent, first, last))
+    seconds = waited(since, since + more, Arrival(sent, first, last, disk))
     assert seconds.total == pytest.approx(more)
 
 
@@ -66,10 +75,13 @@ def test_readers_add_up() -> None:
     ledger = WaitLedger()
     ledger.add_budget(1.5)
     ledger.add_names(0.25)
+    ledger.add_disk(0.5)
     for _ in range(3):
         ledger.add_get(10.0, 20.0, GET)
-    assert ledger.seconds() == WaitSeconds(names=0.25, budget=1.5, connection=3, first_byte=6, transfer=12, loop=9)
-    assert ledger.seconds().total == 31.75
+    assert ledger.seconds() == WaitSeconds(
+        names=0.25, budget=1.5, disk=0.5, connection=3, first_byte=6, transfer=12, loop=9
+    )
+    assert ledger.seconds().total == 32.25
 
 
 def test_a_negative_wait_is_a_bug() -> None:

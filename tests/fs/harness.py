@@ -7,11 +7,13 @@ from contextlib import asynccontextmanager
 import trio
 
 from s3mount.cache.ages import MetadataConfig
+from s3mount.cache.disk import DiskCache
 from s3mount.cache.metadata import MetadataCache
 from s3mount.core.attrs import FileAttrs, Ownership
 from s3mount.errors import NameNotFound, StaleInode
 from s3mount.fs.blocks import BlockStore
 from s3mount.fs.budget import ByteBudget
+from s3mount.fs.content import ContentReader
 from s3mount.fs.directories import DirectoryLister
 from s3mount.fs.filesystem import S3FileSystem
 from s3mount.fs.misses import MissCounter
@@ -30,10 +32,13 @@ OWNER = Ownership(uid=1000, gid=1000, directory_mtime_s=1_700_000_000)
 class Mounted:
     """The file system and its parts, with the verbs a program would use."""
 
-    def __init__(self, filesystem: S3FileSystem, budget: ByteBudget, blocks: BlockStore) -> None:
+    def __init__(
+        self, filesystem: S3FileSystem, budget: ByteBudget, blocks: BlockStore, content: ContentReader
+    ) -> None:
         self.fs = filesystem
         self.budget = budget
         self.blocks = blocks
+        self.content = content
 
     async def walk(self, path: str) -> FileAttrs:
         """Stat a path as the kernel does, and keep the references of the components.
@@ -109,14 +114,20 @@ async def file_system(
     part_size: int = 8 * MIB,
     metadata: MetadataConfig | None = None,
     notifier: KernelNotifier | None = None,
+    disk: DiskCache | None = None,
 ) -> AsyncIterator[Mounted]:
-    """A file system on `store`; every invariant is checked, and every gauge is zero, when it ends."""
+    """A file system on `store`; every invariant is checked, and every gauge is zero, when it ends.
+
+    Args:
+        disk: that runs.
+    """
     async with trio.open_nursery() as nursery:
         cache = MetadataCache(trio.current_time, metadata)
         budget = ByteBudget(budget_bytes)
         lister = DirectoryLister(store, cache, nursery)
         waits = ReaderWaits()
-        blocks = BlockStore(store, budget, nursery, part_size, waits)
+        content = ContentReader(store, disk)
+        blocks = BlockStore(content, budget, nursery, part_size, waits)
         resolver = Resolver(NameProbe(store, lister), cache, MissCounter(lister, nursery))
         filesystem = S3FileSystem(
             prefix,
@@ -127,7 +138,7 @@ async def file_system(
             notifier=NoNotifier() if notifier is None else notifier,
             owner=OWNER,
         )
-        yield Mounted(filesystem, budget, blocks)
+        yield Mounted(filesystem, budget, blocks, content)
         filesystem.check_invariants()
         budget.check_invariants()
         nursery.cancel_scope.cancel()

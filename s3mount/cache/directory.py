@@ -1,0 +1,227 @@
+"""One cache directory: the file operations, all of which may block and belong in threads.
+
+    DIR/v1/3f/3f…       one block (core.blockfile), named by 40 hexadecimal digits, in a folder by the first two
+    DIR/v1/new/…        blocks being written; rename(2) into place makes a block whole or absent
+
+Any number of processes use a directory at once.  Readers and writers need no lock: a name has one
+content only, a block appears by rename and goes by unlink, and an open descriptor keeps what it has.
+Who evicts holds a flock(2) on the folder `v1` itself: a file for it could not be made on a full disk.
+A block's mtime is its last use.
+
+Nothing is synced to the disk: after a power failure a block may be torn, and then its checksums
+are wrong.  After kill -9 the kernel still has every byte.
+
+Other versions of the format lie beside `v1`, in folders this module does not read.  Their blocks
+are removed when they were not used for a week; only files with the names of blocks are ever removed.
+"""
+
+import contextlib
+import fcntl
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from s3mount.core.blockfile import VERSION
+from s3mount.core.lru import N_FOLDERS, KnownBlock
+from s3mount.errors import BadOption
+
+#: A writer that has not renamed its file by then is dead, or will find that it is gone and go on.
+_NEW_FILES_LIVE_S = 600.0
+#: Longer than a weekend, so that going back to the version of Friday finds its blocks.
+_OTHER_VERSIONS_LIVE_S = 7 * 86_400.0
+_BLOCK = re.compile(r"[0-9a-f]{40}")
+_OTHER_VERSION = re.compile(r"v\d+")
+_FOLDER = re.compile(r"[0-9a-f]{2}")
+_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+class Space(NamedTuple):
+    """Bytes of the file system: all of it, and what an ordinary user may still write."""
+
+    total: int
+    free: int
+
+
+class BlockDirectory:
+    """The files of one cache directory.
+
+    Args:
+        path: of the directory; made if it is missing.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._root = f"{path}/v{VERSION}"
+        self._device = 0
+        self._serial = 0
+
+    def prepare(self) -> None:
+        """Make what is missing and check who may write here.
+
+        Raises:
+            BadOption: the directory cannot be used; the message says what to do.
+        """
+        try:
+            if not self.path.exists():
+                self.path.mkdir(mode=0o700)
+            self._check_owner(str(self.path))
+            self._device = os.stat(self.path).st_dev
+            self._make_folders()
+            self._check_owner(self._root)
+        except OSError as error:
+            raise BadOption(
+                f"--cache {self.path}: {error.strerror}; name a directory this user may write to, on a local disk"
+            ) from error
+
+    def _check_owner(self, path: str) -> None:
+        found = os.stat(path)
+        if not stat.S_ISDIR(found.st_mode):
+            raise BadOption(f"--cache {self.path}: {path} is not a directory; name another place")
+        if found.st_uid != os.geteuid():
+            raise BadOption(
+                f"--cache {self.path}: {path} belongs to uid {found.st_uid}, who could change what is read; "
+                f"name a directory of uid {os.geteuid()}"
+            )
+        if found.st_mode & _WRITABLE_BY_OTHERS:
+            raise BadOption(
+                f"--cache {self.path}: others may write to {path} and change what is read; chmod 700 {path}"
+            )
+
+    def _make_folders(self) -> None:
+        for name in ("", "new", *(f"{number:02x}" for number in range(N_FOLDERS))):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(f"{self._root}/{name}", mode=0o700)
+
+    def restore(self) -> None:
+        """Make the folders again, if the directory is there and on the disk it was on.
+
+        Raises:
+            OSError: it is not; on another disk it would fill that one.
+        """
+        if os.stat(self.path).st_dev != self._device:
+            raise FileNotFoundError(2, "another file system is mounted there", str(self.path))
+        self._make_folders()
+
+    def path_of(self, name: bytes) -> str:
+        """Where a block is, if it is."""
+        digits = name.hex()
+        return f"{self._root}/{digits[:2]}/{digits}"
+
+    def open(self, name: bytes) -> int:
+        """A descriptor of a block.
+
+        Raises:
+            OSError: FileNotFoundError when it is absent.
+        """
+        return os.open(self.path_of(name), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+
+    def write(self, name: bytes, header: bytes, content: memoryview) -> None:
+        """A block, whole or not at all.
+
+        Raises:
+            OSError: nothing was written.
+        """
+        self._serial += 1
+        new = f"{self._root}/new/{os.getpid()}-{id(self):x}-{name.hex()}-{self._serial}"
+        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                written = os.writev(fd, [header, content])
+                if written != len(header) + len(content):
+                    raise OSError(28, "No space left on device", new)
+            finally:
+                os.close(fd)
+            os.rename(new, self.path_of(name))
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(new)
+            raise
+
+    def remove(self, name: bytes) -> bool:
+        """Remove a block, whoever reads it: descriptors keep what they have. Returns whether it was there."""
+        try:
+            os.unlink(self.path_of(name))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def last_use(self, name: bytes) -> float | None:
+        """When a block was last used, by any process; None when it is gone."""
+        try:
+            return os.stat(self.path_of(name)).st_mtime
+        except FileNotFoundError:
+            return None
+
+    def touch(self, name: bytes, used_s: float) -> None:
+        """Keep when a block was last used."""
+        with contextlib.suppress(FileNotFoundError):
+            os.utime(self.path_of(name), (used_s, used_s))
+
+    def blocks(self, folder: int) -> list[KnownBlock]:
+        """All blocks in one folder; none when the folder is gone."""
+        found: list[KnownBlock] = []
+        try:
+            entries = os.scandir(f"{self._root}/{folder:02x}")
+        except FileNotFoundError:
+            return found
+        with entries:
+            for entry in entries:
+                if _BLOCK.fullmatch(entry.name):
+                    with contextlib.suppress(FileNotFoundError):
+                        status = entry.stat(follow_symlinks=False)
+                        found.append(KnownBlock(bytes.fromhex(entry.name), status.st_size, status.st_mtime))
+        return found
+
+    def folder_times(self) -> list[int]:
+        """When each folder last changed, ns; 0 for one that is gone."""
+        times = []
+        for folder in range(N_FOLDERS):
+            try:
+                times.append(os.stat(f"{self._root}/{folder:02x}").st_mtime_ns)
+            except FileNotFoundError:
+                times.append(0)
+        return times
+
+    def space(self) -> Space:
+        """What statvfs says now."""
+        found = os.statvfs(self.path)
+        return Space(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+
+    @contextlib.contextmanager
+    def eviction(self) -> Iterator[bool]:
+        """Whether this process may evict now: one does at a time, so that not each removes what all need."""
+        fd = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+            else:
+                yield True
+        finally:
+            os.close(fd)
+
+    def clean(self, now: float) -> int:
+        """Remove what dead writers and other versions left. Returns how many files."""
+        removed = _remove_old(f"{self._root}/new", now - _NEW_FILES_LIVE_S, re.compile(r".*[0-9a-f]{40}.*"))
+        for version in os.listdir(self.path):
+            if not _OTHER_VERSION.fullmatch(version) or version == f"v{VERSION}":
+                continue
+            with contextlib.suppress(NotADirectoryError):
+                for folder in filter(_FOLDER.fullmatch, os.listdir(self.path / version)):
+                    removed += _remove_old(f"{self.path}/{version}/{folder}", now - _OTHER_VERSIONS_LIVE_S, _BLOCK)
+        return removed
+
+
+def _remove_old(folder: str, before: float, names: re.Pattern[str]) -> int:
+    removed = 0
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with contextlib.suppress(FileNotFoundError):
+                if names.fullmatch(entry.name) and entry.stat(follow_symlinks=False).st_mtime < before:
+                    os.unlink(entry.path)
+                    removed += 1
+    return removed

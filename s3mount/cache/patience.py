@@ -1,0 +1,142 @@
+"""Reads of one directory that never fail, and never take much longer than S3.
+
+Errors are misses.  A disk that is slower than S3, or that fails, is left alone for a while
+(core.standstill); a read that hangs is given up, and its thread ends when the disk lets it.
+
+Everything but `_read_and_clear` runs on the loop; threads get what they need as arguments.
+"""
+
+import math
+from collections.abc import Callable
+
+import trio
+
+from s3mount.cache.descriptors import OpenBlock, OpenBlocks
+from s3mount.cache.directory import BlockDirectory
+from s3mount.cache.faults import Faults
+from s3mount.cache.reading import NOTHING, BlockReader, Outcome
+from s3mount.cache.threads import CallThreads
+from s3mount.core.cells import CachedContent
+from s3mount.core.epochs import RecentHits
+from s3mount.core.lru import BlockIndex
+from s3mount.core.ranges import ByteRange
+from s3mount.core.standstill import Slowness
+
+#: Reads in threads at once: what an NVMe serves in parallel, at 10 us of the GIL each.
+_READERS = 16
+#: A disk that takes four times as long as S3 is not waited for; below 0.1 s it may be the scheduler.
+_GIVE_UP_AFTER = 4
+_LEAST_GIVE_UP_S = 0.1
+_MISS = Outcome(NOTHING, NOTHING, [], [], [], is_hit=False)
+#: An attempt on the loop that fails costs 20 us; when hardly any succeeds, only so many are made.
+_ATTEMPT_EVERY = 16
+
+
+class PatientReader:
+    """Reads of one directory.
+
+    Args:
+        timer: monotonic seconds, callable in any thread.
+        on_use: told each block that a read got bytes of.
+
+    Attributes:
+        hits, misses: reads answered or not.
+        bypassed: misses that were not tried; late: given up; corrupt: wrong blocks found and removed.
+    """
+
+    def __init__(
+        self,
+        directory: BlockDirectory,
+        opened: OpenBlocks,
+        index: BlockIndex,
+        faults: Faults,
+        timer: Callable[[], float],
+        on_use: Callable[[OpenBlock], None],
+    ) -> None:
+        self._directory = directory
+        self._opened = opened
+        self._reader = BlockReader(directory, opened)
+        self._index = index
+        self._faults = faults
+        self._timer = timer
+        self._on_use = on_use
+        self._slowness = Slowness()
+        self._attempts = RecentHits()
+        self._turn = 0
+        self._threads = CallThreads(_READERS, "disk cache")
+        self.hits = self.misses = self.bypassed = self.late = self.corrupt = 0
+
+    def get_nowait(self, content: CachedContent, span: ByteRange) -> memoryview | None:
+        """Bytes of one block that is open and in the kernel's memory; None says nothing: `get` tells."""
+        self._turn += 1
+        is_vain = self._attempts.is_hardly_any and self._turn % _ATTEMPT_EVERY
+        if is_vain or self._slowness.is_on or self._faults.reading.is_on:
+            return None
+        try:
+            outcome = self._reader.read_nowait(content, span)
+        except OSError:
+            return None
+        self._attempts.note(is_hit=outcome is not None)
+        if outcome is None:
+            return None
+        self._note(outcome)
+        return outcome.before
+
+    async def find(self, content: CachedContent, span: ByteRange, patience_s: float = math.inf) -> Outcome:
+        """What this disk has at the two ends of a range; nothing for a miss, whatever the reason.
+
+        Args:
+            patience_s: what the same read would take from S3.
+        """
+        if not self._faults.may_read() or not self._slowness.lets_through(self._timer()):
+            self.bypassed += 1
+            self.misses += 1
+            return _MISS
+        give_up_s = max(_GIVE_UP_AFTER * patience_s, _LEAST_GIVE_UP_S)
+        outcome, took_s = None, 0.0
+        with trio.move_on_after(give_up_s) as scope:
+            outcome, took_s = await self._read(content, span)
+        if scope.cancelled_caught:
+            self.late += 1
+            self._slowness.note(give_up_s, patience_s, self._timer())
+        if outcome is None:
+            self.misses += 1
+            return _MISS
+        if outcome.is_hit:
+            self._slowness.note(took_s, patience_s, self._timer())
+        self._note(outcome)
+        return outcome
+
+    async def _read(self, content: CachedContent, span: ByteRange) -> tuple[Outcome | None, float]:
+        """What the disk has, and how long it took without waiting for a thread; None when it failed."""
+        try:
+            outcome, took_s = await self._threads.run(self._read_and_clear, content, span)
+        except OSError as error:
+            self._faults.note("read", error, self._faults.reading)
+            return None, 0.0
+        self._faults.note_good(self._faults.reading)
+        return outcome, took_s
+
+    def _read_and_clear(self, content: CachedContent, span: ByteRange) -> tuple[Outcome, float]:
+        began_at = self._timer()
+        outcome = self._reader.read(content, span)
+        took_s = self._timer() - began_at
+        for name in outcome.wrong:
+            self._opened.drop(name)
+            self._directory.remove(name)
+        return outcome, took_s
+
+    def _note(self, outcome: Outcome) -> None:
+        for block in outcome.used:
+            self._on_use(block)
+        if outcome.is_hit:
+            self.hits += 1
+            return
+        self.misses += 1
+        self.corrupt += len(outcome.wrong)
+        for name in (*outcome.absent, *outcome.wrong):  # another process removed it, or it was wrong
+            self._index.discard(name)
+
+    def close(self) -> None:
+        """End the threads."""
+        self._threads.close()

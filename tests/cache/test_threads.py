@@ -1,0 +1,72 @@
+"""Calls in threads: results, errors, cancellation, and no more threads than allowed."""
+
+import threading
+
+import pytest
+import trio
+
+from s3mount.cache.threads import CallThreads
+
+
+async def test_results_and_errors_come_back() -> None:
+    """What a function returns or raises in a thread is what the caller gets."""
+    threads = CallThreads(2, "test")
+    assert await threads.run(divmod, 7, 2) == (3, 1)
+    with pytest.raises(ZeroDivisionError):
+        await threads.run(divmod, 7, 0)
+    threads.close()
+
+
+async def test_at_most_so_many_at_once() -> None:
+    """As many calls run at once as there may be threads, and all come back, each to its caller."""
+    threads = CallThreads(4, "test")
+    meeting = threading.Barrier(4)
+    results: dict[int, int] = {}
+
+    def meet(number: int) -> int:
+        meeting.wait(timeout=60)
+        return number * number
+
+    async def call(number: int) -> None:
+        results[number] = await threads.run(meet, number)
+
+    async with trio.open_nursery() as nursery:
+        for number in range(40):
+            nursery.start_soon(call, number)
+    assert results == {number: number * number for number in range(40)}
+    assert threads._in_flight == 0
+    assert threads._n_threads == 4
+    threads.close()
+
+
+async def test_a_cancelled_caller_goes_at_once() -> None:
+    """A caller that is cancelled does not wait for its call, and the thread serves the next one afterwards."""
+    threads = CallThreads(1, "test")
+    hold = threading.Event()
+    with trio.move_on_after(0.01) as scope:
+        await threads.run(hold.wait)
+    assert scope.cancelled_caught
+    hold.set()
+    assert await threads.run(threading.current_thread) is not threading.current_thread()
+    assert threads._in_flight == 0
+    with trio.CancelScope() as cancelled:
+        cancelled.cancel()
+        await threads.run(hold.wait)
+    assert cancelled.cancelled_caught
+    threads.close()
+
+
+def test_a_thread_outlives_the_loop_quietly() -> None:
+    """A call that ends after the loop did is dropped, and its thread ends."""
+    threads = CallThreads(1, "outlives")
+    hold = threading.Event()
+
+    async def leave() -> None:
+        with trio.move_on_after(0.01):
+            await threads.run(hold.wait)
+
+    trio.run(leave)
+    (thread,) = (each for each in threading.enumerate() if each.name == "outlives")
+    hold.set()
+    thread.join(60)
+    assert not thread.is_alive()
