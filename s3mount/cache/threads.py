@@ -1,7 +1,7 @@
 """Threads for short blocking calls, at a seventh of what `trio.to_thread` costs for each.
 
 A read of 4 KiB that is not in the kernel's memory takes 80 us of CPU; `trio.to_thread.run_sync` adds
-49, this 7 (decision 0025).  What it leaves out is what such calls do not need: context variables,
+49, this 7 (decision 0022).  What it leaves out is what such calls do not need: context variables,
 a limiter, calls back into trio, and a wake-up of the loop for each: what ended meanwhile comes
 back together.
 
