@@ -33,6 +33,7 @@ bench:       ## the numbers of docs/performance.md
 	@.ci/prepare test,bench
 	@$(PY) -m benchmarks.read
 	@$(PY) -m benchmarks.metadata
+	@$(PY) -m benchmarks.cache
 
 clean:
 	rm -rf $(VENV) $(VENV)-peers build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -110,13 +110,14 @@ class BlockDirectory:
         digits = name.hex()
         return f"{self._root}/{digits[:2]}/{digits}"
 
-    def open(self, name: bytes) -> int:
-        """A descriptor of a block.
+    def open(self, name: bytes, *, is_direct: bool = False) -> int:
+        """A descriptor of a block; direct ones read past the kernel's memory, where the file system has that.
 
         Raises:
             OSError: FileNotFoundError when it is absent.
         """
-        return os.open(self.path_of(name), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        direct = os.O_DIRECT if is_direct else 0
+        return os.open(self.path_of(name), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | direct)
 
     def write(self, name: bytes, header: bytes, content: memoryview) -> None:
         """A block, whole or not at all.

@@ -127,6 +127,21 @@ class DiskCache:
         """
         return self._volume(content, span.start).reads.get_nowait(content, span)
 
+    def knows(self, content: CachedContent, span: ByteRange) -> bool:
+        """Whether all of a range should be on disk, as far as is known here: only a read can tell.
+
+        Args:
+            span: not empty, within the object.
+        """
+        at = span.start
+        while at < span.stop:
+            volume = self._volume(content, at)
+            block = next((block for block in content.holders(at) if volume.knows(block.name)), None)
+            if block is None:
+                return False
+            at = block.span.stop
+        return True
+
     async def get(self, content: CachedContent, span: ByteRange, patience_s: float = math.inf) -> memoryview | None:
         """Bytes of an object version that are on disk as a whole; None for a miss, whatever the reason.
 
@@ -134,6 +149,9 @@ class DiskCache:
             span: not empty, within the object.
             patience_s: what the same read would take from S3: a disk that is slower is left alone.
         """
+        if span.start // self._block_size == (span.stop - 1) // self._block_size:
+            outcome = await self._find(content, span, patience_s)
+            return outcome.before if outcome.is_hit else None
         before, _ = await self.ends(content, span, patience_s)
         return before if len(before) == span.length else None
 

@@ -124,7 +124,7 @@ class Volume:
     async def running(self) -> AsyncIterator[None]:
         """Write, evict and scan while the block lasts; then keep the last uses."""
         async with trio.open_nursery() as nursery:
-            for task in (self._write, self._upkeep.run, self._upkeep.scan):
+            for task in (self._write, self._upkeep.run, self._upkeep.scan, self.reads.watch):
                 nursery.start_soon(task)
             try:
                 yield
@@ -152,6 +152,10 @@ class Volume:
             return
         self._policy.note_hit()
         self._upkeep.note_use(block.name, now)
+
+    def knows(self, name: bytes) -> bool:
+        """Whether a block is known to be on disk, and the disk is read from."""
+        return name in self._index and self.reads.is_on
 
     def put(self, job: WriteJob) -> None:
         """Keep a block, if the disk keeps up and the policy gives it room."""

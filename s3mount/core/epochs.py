@@ -99,6 +99,11 @@ class RecentHits:
             self._hits //= 2
 
     @property
+    def are_most(self) -> bool:
+        """Whether three of four were hits; also while there was none."""
+        return self._hits * 4 >= self.accesses * 3
+
+    @property
     def is_hardly_any(self) -> bool:
         """Whether so few were hits that what is kept is of no use."""
         return self._hits * _HARDLY_ANY < self.accesses

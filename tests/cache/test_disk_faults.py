@@ -319,9 +319,32 @@ async def test_removed_blocks_give_their_space_back(work: Path) -> None:
         assert await get(cache, 0)
         assert cache.statistics().open_blocks == 1
         block_files(work / "c")[0].unlink()
-        await trio.to_thread.run_sync(wait_until, lambda: not cache.statistics().open_blocks, 60, "closing")
-        assert cache.statistics().blocks == 0
+        await trio.to_thread.run_sync(wait_until, lambda: not cache.statistics().blocks, 60, "closing")
+        assert cache.statistics().open_blocks == 0
         assert not await get(cache, 0)
+
+
+async def test_a_file_system_without_direct_reads(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where files cannot be read past the kernel's memory they are read through it."""
+    directly = []
+    real = os.open
+
+    def without_direct(path: str, flags: int, *how: int, **more: int) -> int:
+        if flags & os.O_DIRECT:
+            directly.append(path)
+            raise OSError(22, "Invalid argument", path)
+        return real(path, flags, *how, **more)
+
+    async with volume(work / "c") as cache:
+        await put(cache, 0)
+        monkeypatch.setattr(os, "open", without_direct)
+        for _ in range(3):
+            content = content_of(0)
+            outcome = await cache.reads.find(content, whole(content))
+            assert outcome.is_hit
+            assert outcome.before == data_of(0)
+        counts = cache.statistics()
+        assert (len(directly), counts.corrupt, counts.errors) == (1, 0, {})
 
 
 def test_a_read_outlives_the_eviction(work: Path) -> None:
