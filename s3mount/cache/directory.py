@@ -19,11 +19,11 @@ import contextlib
 import fcntl
 import os
 import re
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from s3mount.cache.access import Access
 from s3mount.core.blockfile import VERSION
 from s3mount.core.lru import N_FOLDERS, KnownBlock
 from s3mount.errors import BadOption
@@ -35,7 +35,8 @@ _OTHER_VERSIONS_LIVE_S = 7 * 86_400.0
 _BLOCK = re.compile(r"[0-9a-f]{40}")
 _OTHER_VERSION = re.compile(r"v\d+")
 _FOLDER = re.compile(r"[0-9a-f]{2}")
-_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+#: Files of others are not ours to remove, whatever somebody put in the folder's place.
+_NEW = re.compile(r"\d+-[0-9a-f]+-[0-9a-f]{40}-\d+")
 
 
 class Space(NamedTuple):
@@ -50,10 +51,12 @@ class BlockDirectory:
 
     Args:
         path: of the directory; made if it is missing.
+        group: gid of those who share it; None for one user.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, group: int | None = None) -> None:
         self.path = path
+        self._access = Access(path, group)
         self._root = f"{path}/v{VERSION}"
         self._device = 0
         self._serial = 0
@@ -64,36 +67,29 @@ class BlockDirectory:
         Raises:
             BadOption: the directory cannot be used; the message says what to do.
         """
+        self._access.check_member()
         try:
             if not self.path.exists():
-                self.path.mkdir(mode=0o700)
-            self._check_owner(str(self.path))
+                self._access.make_folder(str(self.path))
+            self._access.check(str(self.path))
             self._device = os.stat(self.path).st_dev
             self._make_folders()
-            self._check_owner(self._root)
+            for folder in self._folders():
+                self._access.check(folder)
         except OSError as error:
             raise BadOption(
                 f"--cache {self.path}: {error.strerror}; name a directory this user may write to, on a local disk"
             ) from error
 
-    def _check_owner(self, path: str) -> None:
-        found = os.stat(path)
-        if not stat.S_ISDIR(found.st_mode):
-            raise BadOption(f"--cache {self.path}: {path} is not a directory; name another place")
-        if found.st_uid != os.geteuid():
-            raise BadOption(
-                f"--cache {self.path}: {path} belongs to uid {found.st_uid}, who could change what is read; "
-                f"name a directory of uid {os.geteuid()}"
-            )
-        if found.st_mode & _WRITABLE_BY_OTHERS:
-            raise BadOption(
-                f"--cache {self.path}: others may write to {path} and change what is read; chmod 700 {path}"
-            )
+    def _folders(self) -> Iterator[str]:
+        yield self._root
+        for name in ("new", *(f"{number:02x}" for number in range(N_FOLDERS))):
+            yield f"{self._root}/{name}"
 
     def _make_folders(self) -> None:
-        for name in ("", "new", *(f"{number:02x}" for number in range(N_FOLDERS))):
+        for folder in self._folders():
             with contextlib.suppress(FileExistsError):
-                os.mkdir(f"{self._root}/{name}", mode=0o700)
+                self._access.make_folder(folder)
 
     def restore(self) -> None:
         """Make the folders again, if the directory is there and on the disk it was on.
@@ -126,7 +122,7 @@ class BlockDirectory:
         """
         self._serial += 1
         new = f"{self._root}/new/{os.getpid()}-{id(self):x}-{name.hex()}-{self._serial}"
-        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fd = self._access.make_file(new)
         try:
             try:
                 written = os.writev(fd, [header, content])
@@ -158,7 +154,7 @@ class BlockDirectory:
     def touch(self, name: bytes, used_s: float) -> None:
         """Keep when a block was last used."""
         with contextlib.suppress(FileNotFoundError):
-            os.utime(self.path_of(name), (used_s, used_s))
+            self._access.touch(self.path_of(name), used_s)
 
     def blocks(self, folder: int) -> list[KnownBlock]:
         """All blocks in one folder; none when the folder is gone."""
@@ -206,7 +202,7 @@ class BlockDirectory:
 
     def clean(self, now: float) -> int:
         """Remove what dead writers and other versions left. Returns how many files."""
-        removed = _remove_old(f"{self._root}/new", now - _NEW_FILES_LIVE_S, re.compile(r".*[0-9a-f]{40}.*"))
+        removed = _remove_old(f"{self._root}/new", now - _NEW_FILES_LIVE_S, _NEW)
         for version in os.listdir(self.path):
             if not _OTHER_VERSION.fullmatch(version) or version == f"v{VERSION}":
                 continue

@@ -16,7 +16,7 @@ from s3mount.cache.descriptors import OpenBlocks
 from s3mount.cache.directory import BlockDirectory, Space
 from s3mount.core.blockfile import HEADER_BYTES
 from s3mount.core.cells import Block
-from s3mount.core.epochs import EvictionPolicy
+from s3mount.core.epochs import CachePolicy, EvictionPolicy
 from s3mount.core.lru import BlockIndex, KnownBlock, allocated
 
 #: mtimes are finer than the index, and a file is written a moment before the index knows.
@@ -37,6 +37,7 @@ class WriteJob:
 
     block: Block
     content: memoryview
+    policy: CachePolicy = CachePolicy.AUTO
 
     @property
     def n_bytes(self) -> int:
@@ -84,7 +85,7 @@ class SpaceKeeper:
         room = self.room(space)
         exchange = Exchange([], [])
         for job in jobs:
-            horizon = self._policy.horizon(job.block.name, now)
+            horizon = self._policy.horizon(job.block.name, job.policy, now)
             taken = self._index.take(job.n_bytes - room, horizon)
             gained = sum(victim.n_bytes for victim in taken)
             if room + gained < job.n_bytes:

@@ -309,8 +309,13 @@ async def test_what_is_left_behind_is_cleaned(work: Path) -> None:
     name = "ab" * 20
     for version in ("v0", "v2"):
         (directory / version / "ab").mkdir(parents=True)
-    left = [directory / "v1" / "new" / f"1-{name}-1", directory / "v0" / "ab" / name, directory / "v2" / "ab" / name]
+    left = [
+        directory / "v1" / "new" / f"1-7f{name[:4]}-{name}-1",
+        directory / "v0" / "ab" / name,
+        directory / "v2" / "ab" / name,
+    ]
     kept = [directory / "v2" / "ab" / ("cd" * 20), directory / "v2" / "ab" / "mine", directory / "notes"]
+    kept.append(directory / "v1" / "new" / f"pack-{name}.pack")
     for path in [*left, *kept]:
         path.write_bytes(b"x")
     for path in [*left, *kept[1:]]:
@@ -318,4 +323,4 @@ async def test_what_is_left_behind_is_cleaned(work: Path) -> None:
     async with running(directory) as cache:
         assert counted(cache).blocks == 0
     assert [path.exists() for path in left] == [False] * 3
-    assert [path.exists() for path in kept] == [True] * 3
+    assert [path.exists() for path in kept] == [True] * 4
