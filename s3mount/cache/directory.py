@@ -12,7 +12,9 @@ Nothing is synced to the disk: after a power failure a block may be torn, and th
 are wrong.  After kill -9 the kernel still has every byte.
 
 Other versions of the format lie beside `v1`, in folders this module does not read.  Their blocks
-are removed when they were not used for a week; only files with the names of blocks are ever removed.
+are removed when they were not used for a week, or for an hour when there is no room for new ones: a version
+that nobody runs any more must not keep the disk from the one that runs.  Only files with the names of blocks
+are ever removed.
 """
 
 import contextlib
@@ -25,6 +27,7 @@ from typing import NamedTuple
 
 from s3mount.cache.access import Access
 from s3mount.core.blockfile import VERSION
+from s3mount.core.cells import BLOCK_SIZE
 from s3mount.core.lru import N_FOLDERS, KnownBlock
 from s3mount.errors import BadOption
 
@@ -32,6 +35,8 @@ from s3mount.errors import BadOption
 _NEW_FILES_LIVE_S = 600.0
 #: Longer than a weekend, so that going back to the version of Friday finds its blocks.
 _OTHER_VERSIONS_LIVE_S = 7 * 86_400.0
+#: A mount of the other version that runs now writes down what it uses twice a minute (cache.upkeep).
+_OTHER_VERSIONS_IN_THE_WAY_LIVE_S = 3_600.0
 _BLOCK = re.compile(r"[0-9a-f]{40}")
 _OTHER_VERSION = re.compile(r"v\d+")
 _FOLDER = re.compile(r"[0-9a-f]{2}")
@@ -200,15 +205,20 @@ class BlockDirectory:
         finally:
             os.close(fd)
 
-    def clean(self, now: float) -> int:
-        """Remove what dead writers and other versions left. Returns how many files."""
+    def clean(self, now: float, room: int) -> int:
+        """Remove what dead writers and other versions left. Returns how many files.
+
+        Args:
+            room: bytes that may be written as it is.
+        """
+        live_s = _OTHER_VERSIONS_LIVE_S if room >= BLOCK_SIZE else _OTHER_VERSIONS_IN_THE_WAY_LIVE_S
         removed = _remove_old(f"{self._root}/new", now - _NEW_FILES_LIVE_S, _NEW)
         for version in os.listdir(self.path):
             if not _OTHER_VERSION.fullmatch(version) or version == f"v{VERSION}":
                 continue
             with contextlib.suppress(NotADirectoryError):
                 for folder in filter(_FOLDER.fullmatch, os.listdir(self.path / version)):
-                    removed += _remove_old(f"{self.path}/{version}/{folder}", now - _OTHER_VERSIONS_LIVE_S, _BLOCK)
+                    removed += _remove_old(f"{self.path}/{version}/{folder}", now - live_s, _BLOCK)
         return removed
 
 

@@ -106,26 +106,25 @@ class SpaceKeeper:
         for block in kept:
             self._index.add(block)
 
-    def evict(self, victims: list[KnownBlock]) -> list[KnownBlock]:
+    def evict(self, victims: list[KnownBlock]) -> tuple[list[KnownBlock], int]:
         """Remove blocks; it blocks, so in a thread.
 
         Returns:
-            Those that are still there: another process is evicting now, or used them.
+            Those that are still there: another process is evicting now, or used them.  And how many were
+            removed; the others were gone.
 
         Raises:
             OSError: the disk failed; blocks that are gone nevertheless are found out later.
         """
-        if not victims:
-            return []
-        kept = []
+        kept, n_removed = [], 0
         with self._directory.eviction() as is_ours:
             if not is_ours:
-                return victims
+                return victims, 0
             for victim in victims:
                 last_use = self._directory.last_use(victim.name)
                 if last_use is not None and last_use > victim.used_s + _SLACK_S:
                     kept.append(victim._replace(used_s=last_use))
                     continue
-                self._directory.remove(victim.name)
+                n_removed += self._directory.remove(victim.name)
                 self._opened.drop(victim.name)
-        return kept
+        return kept, n_removed

@@ -145,11 +145,11 @@ class BlockWriter:
         if not victims:
             return []
         try:
-            kept = await self._in_thread(self._keeper.evict, victims)
+            kept, n_removed = await self._in_thread(self._keeper.evict, victims)
             self._keeper.put_back(kept)
         finally:
             self._index.settle(victims)
-        self.evicted += len(victims) - len(kept)
+        self.evicted += n_removed
         return kept
 
     def _space(self) -> Space:

@@ -324,3 +324,17 @@ async def test_what_is_left_behind_is_cleaned(work: Path) -> None:
         assert counted(cache).blocks == 0
     assert [path.exists() for path in left] == [False] * 3
     assert [path.exists() for path in kept] == [True] * 4
+
+
+@pytest.mark.parametrize(("min_free_percent", "stays"), [(0, True), (99, False)])
+async def test_another_version_makes_room(work: Path, min_free_percent: float, stays: bool) -> None:  # noqa: FBT001
+    """Blocks of another version that were not used for an hour go when they take the room of new ones."""
+    directory = work / "c"
+    (directory / "v2" / "ab").mkdir(parents=True)
+    directory.chmod(0o700)
+    used, unused = directory / "v2" / "ab" / ("ab" * 20), directory / "v2" / "ab" / ("cd" * 20)
+    for path, age_s in ((used, 60), (unused, 7200)):
+        path.write_bytes(b"x")
+        os.utime(path, (time.time() - age_s,) * 2)
+    async with running(directory, min_free_percent=min_free_percent):
+        assert (used.exists(), unused.exists()) == (True, stays)

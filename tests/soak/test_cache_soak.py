@@ -61,6 +61,7 @@ def test_two_daemons_share_a_directory(weed: Server, work: Path, originals: Path
     print(json.dumps({"counts": counts, "MiB on disk": on_disk / MIB, "bytes": sum(each["bytes"] for each in reports)}))
     assert all(each["corrupt"] == 0 and each["hits"] > 100 and each["evicted"] > 100 for each in counts)
     assert wrong_files(cache) == []
+    assert sum(each["evicted"] - each["written"] for each in counts) <= -len(block_files(cache))
     assert on_disk >= _LIMIT - 2 * _IN_EXCHANGE
 
 
