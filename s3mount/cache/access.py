@@ -14,6 +14,7 @@ Whoever made a folder inside could write to the directory, so of those the owner
 write to each other's files to keep when these were used last.
 """
 
+import errno
 import os
 import pwd
 import stat
@@ -48,15 +49,27 @@ class Access:
             raise self._refusal(f"uid {os.geteuid()} is not in group {self._group}; add it, and log in again")
 
     def make_folder(self, path: str) -> None:
-        """A new folder.
+        """A new folder, which nobody sees before it has its mode: who starts at the same moment checks it.
 
         Raises:
             OSError: FileExistsError when there is one.
         """
-        os.mkdir(path, mode=0o700)
-        if self._group is not None:
-            os.chown(path, -1, self._group)
-            os.chmod(path, self._folder_mode)  # whatever the umask is
+        if self._group is None:
+            os.mkdir(path, mode=0o700)
+            return
+        if os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        aside = f"{path}.{os.urandom(4).hex()}"
+        os.mkdir(aside, mode=0o700)
+        try:
+            os.chown(aside, -1, self._group)
+            os.chmod(aside, self._folder_mode)  # whatever the umask is
+            os.rename(aside, path)
+        except OSError as error:
+            os.rmdir(aside)
+            if error.errno == errno.ENOTEMPTY:  # somebody was faster, and uses it
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from error
+            raise
 
     def make_file(self, path: str) -> int:
         """A descriptor to write a new file.

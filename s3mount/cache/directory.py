@@ -75,7 +75,8 @@ class BlockDirectory:
         self._access.check_member()
         try:
             if not self.path.exists():
-                self._access.make_folder(str(self.path))
+                with contextlib.suppress(FileExistsError):  # another mount starts now
+                    self._access.make_folder(str(self.path))
             self._access.check(str(self.path))
             self._device = os.stat(self.path).st_dev
             self._make_folders()

@@ -3,8 +3,10 @@
 import os
 import stat
 import sys
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -77,10 +79,28 @@ async def test_members_share_a_directory(work: Path) -> None:
     assert sorted(path.stat().st_uid for path in block_files(directory)) == [ALICE] * 2 + [BOB] * 2
     assert all(path.stat().st_mtime > time.time() - DAY_S / 2 for path in block_files(directory))
     everything = [directory, *directory.rglob("*")]
+    assert len([path for path in everything if path.is_dir()]) == 1 + 1 + 1 + 256
     assert {path.stat().st_gid for path in everything} == {GROUP}
     modes = {(path.is_dir(), stat.S_IMODE(path.stat().st_mode)) for path in everything}
     assert modes == {(True, 0o2770), (False, 0o660)}
     await as_user(MALLORY, [], 0o022, be_refused, directory)
+
+
+@pytest.mark.parametrize("group", [None, GROUP])
+def test_many_start_at_once(work: Path, group: int | None) -> None:
+    """Mounts that start at the same moment on a directory that is not there yet all get it, and it is whole."""
+    for attempt in range(5):
+        config = DiskCacheConfig((work / f"c{attempt}",), group=group)
+        started = threading.Barrier(4)
+
+        def make(config: DiskCacheConfig = config, started: threading.Barrier = started) -> None:
+            started.wait()
+            DiskCache(config, ORIGIN)
+
+        with ThreadPoolExecutor(4) as pool:
+            for future in [pool.submit(make) for _ in range(4)]:
+                future.result()
+        assert len([path for path in (work / f"c{attempt}" / "v1").iterdir() if len(path.name) == 2]) == 256
 
 
 def test_a_new_directory_is_the_groups(work: Path) -> None:
