@@ -87,6 +87,7 @@ class MountConfig:
     owner: Ownership
     fuse: FuseConfig
     log: LogConfig
+    runtime_directory: Path
 
 
 @dataclass(frozen=True)

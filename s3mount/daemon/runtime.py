@@ -12,15 +12,18 @@ outside ends the loop by itself.
 import gc
 import logging
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 import trio
 
 from s3mount.config import MountConfig
-from s3mount.daemon import mountpoint
+from s3mount.daemon import mountpoint, rundir
 from s3mount.daemon.allocator import keep_memory
+from s3mount.daemon.control import ControlServer
 from s3mount.daemon.sdnotify import ServiceManager
+from s3mount.daemon.verbs import verbs_of
 from s3mount.daemon.wiring import Components, components
 from s3mount.errors import MountNotAnswering, sole_cause
 from s3mount.fuse import device, kernel, session
@@ -67,8 +70,11 @@ async def _run(config: MountConfig, readiness: Readiness, manager: ServiceManage
         with (
             trio.open_signal_receiver(*_stop_signals()) as signals,
             session.mounted(parts.operations, config.fuse),
+            _control_socket(config) as control,
         ):
             async with trio.open_nursery() as nursery:
+                if control is not None:
+                    nursery.start_soon(ControlServer(verbs_of(config, parts)).serve, control.listener)
                 nursery.start_soon(_announce, config, readiness, manager, parts)
                 nursery.start_soon(_stop_on_signal, signals, mount_point, parts, nursery, manager)
                 await session.serve()
@@ -76,6 +82,21 @@ async def _run(config: MountConfig, readiness: Readiness, manager: ServiceManage
             manager.stopping()
             parts.notifier.close()
         _log_summary(parts)
+
+
+@contextmanager
+def _control_socket(config: MountConfig) -> Iterator[rundir.ControlSocket | None]:
+    """Where s3mountctl finds this daemon; a mount without it is as good for all but s3mountctl."""
+    try:
+        control = rundir.bind(config.runtime_directory, config.fuse.mount_point)
+    except OSError as error:
+        log.warning("s3mountctl cannot control this mount: %s", error)
+        yield None
+        return
+    try:
+        yield control
+    finally:
+        control.close()
 
 
 def _stop_signals() -> list[signal.Signals]:
