@@ -16,7 +16,7 @@ fails misses, and the others go on.
 
 import math
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from pathlib import Path
 from s3mount.cache.directory import BlockDirectory
 from s3mount.cache.reading import Outcome, joined
 from s3mount.cache.space import Limits, WriteJob
-from s3mount.cache.verification import BlockCounts
+from s3mount.cache.verification import BlockCounts, OnProgress
 from s3mount.cache.volume import Volume, VolumeStatistics
 from s3mount.cache.writing import MAX_QUEUED
 from s3mount.core.attrs import ObjectId
@@ -76,14 +76,18 @@ class DiskCache:
     Args:
         origin: endpoint and bucket, spelled as every mount of it does.
 
+    Attributes:
+        block_size: of the largest blocks, bytes.
+        volumes: the directories.
+
     Raises:
         BadOption: a directory cannot be used.
     """
 
     def __init__(self, config: DiskCacheConfig, origin: str) -> None:
         self._origin = origin
-        self._block_size = config.block_size
-        self._volumes: dict[Path, Volume] = {}
+        self.block_size = config.block_size
+        self.volumes: dict[Path, Volume] = {}
         self._places: list[Place] = []
         totals: dict[Path, int] = {}
         for path in dict.fromkeys(each.absolute() for each in config.directories):
@@ -95,9 +99,9 @@ class DiskCache:
             limits = Limits(share, config.min_free_percent / 100)
             volume = Volume(path, limits, config.policy, max_queued=config.max_queued)
             volume.prepare()
-            self._volumes[path] = volume
+            self.volumes[path] = volume
             self._places.append(Place(bytes(path), total))
-        self._in_order = list(self._volumes.values())
+        self._in_order = list(self.volumes.values())
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -111,13 +115,13 @@ class DiskCache:
         """One object version; None when it cannot be cached: without an ETag nothing tells versions apart."""
         if not object_id.etag or size <= 0:
             return None
-        return cached_content(self._origin, object_id, size, self._block_size)
+        return cached_content(self._origin, object_id, size, self.block_size)
 
-    def _volume(self, content: CachedContent, offset: int) -> Volume:
+    def volume(self, content: CachedContent, offset: int) -> Volume:
         """The directory of everything in one largest block."""
         if len(self._in_order) == 1:
             return self._in_order[0]
-        return self._in_order[choose(content.block(self._block_size, offset).name, self._places)]
+        return self._in_order[choose(content.block(self.block_size, offset).name, self._places)]
 
     def get_nowait(self, content: CachedContent, span: ByteRange) -> memoryview | None:
         """As `get`, when it takes no thread; None says nothing.
@@ -125,7 +129,7 @@ class DiskCache:
         Args:
             span: not empty, within the object.
         """
-        return self._volume(content, span.start).reads.get_nowait(content, span)
+        return self.volume(content, span.start).reads.get_nowait(content, span)
 
     async def get(self, content: CachedContent, span: ByteRange, patience_s: float = math.inf) -> memoryview | None:
         """Bytes of an object version that are on disk as a whole; None for a miss, whatever the reason.
@@ -147,7 +151,7 @@ class DiskCache:
         """
         before: list[memoryview] = []
         after: list[memoryview] = []
-        pieces = deque(split(span, self._block_size))
+        pieces = deque(split(span, self.block_size))
         while pieces:
             first = await self._find(content, pieces.popleft(), patience_s)
             before.append(first.before)
@@ -160,7 +164,7 @@ class DiskCache:
         return joined(before), joined(after)
 
     async def _find(self, content: CachedContent, piece: ByteRange, patience_s: float) -> Outcome:
-        return await self._volume(content, piece.start).reads.find(content, piece, patience_s)
+        return await self.volume(content, piece.start).reads.find(content, piece, patience_s)
 
     def put(self, content: CachedContent, start: int, reply: bytes | memoryview) -> None:
         """Keep what S3 sent, as far as it makes whole blocks.
@@ -168,10 +172,15 @@ class DiskCache:
         Args:
             start: where in the object the reply begins.
         """
+        for volume, job in self.jobs(content, start, reply):
+            volume.put(job)
+
+    def jobs(self, content: CachedContent, start: int, reply: bytes | memoryview) -> Iterator[tuple[Volume, WriteJob]]:
+        """What `put` writes, and where."""
         view = memoryview(reply)
         for block in content.carve(ByteRange(start, start + len(view))):
             piece = view[block.span.start - start : block.span.stop - start]
-            self._volume(content, block.span.start).put(WriteJob(block, piece))
+            yield self.volume(content, block.span.start), WriteJob(block, piece)
 
     async def drained(self) -> None:
         """Wait until everything put in is on disk or given up."""
@@ -193,13 +202,17 @@ class DiskCache:
         shares = [n_bytes * place.weight / total for place in self._places]
         return sum([await volume.evict(share) for volume, share in zip(self._in_order, shares, strict=True)])
 
-    async def verify(self) -> dict[Path, BlockCounts]:
-        """Read every block on disk, and remove those that are wrong."""
-        return {path: await volume.verify() for path, volume in self._volumes.items()}
+    async def verify(self, on_progress: OnProgress = lambda _: None) -> dict[Path, BlockCounts]:
+        """Read every block on disk, and remove those that are wrong.
+
+        Args:
+            on_progress: told the bytes of each block that was read.
+        """
+        return {path: await volume.verify(on_progress) for path, volume in self.volumes.items()}
 
     def statistics(self) -> dict[Path, VolumeStatistics]:
         """A snapshot of the counters of each directory."""
-        return {path: volume.statistics() for path, volume in self._volumes.items()}
+        return {path: volume.statistics() for path, volume in self.volumes.items()}
 
     def check_invariants(self) -> None:
         """Raises ValueError when a part contradicts itself."""

@@ -96,15 +96,23 @@ def find(mount_point: str, uid: int, environ: Mapping[str, str]) -> Path | None:
     """
     for directory in candidates(uid, environ):
         path = directory / f"{name_of(mount_point)}{_SUFFIX}"
-        if _is_safe(directory, uid) and path.is_socket():
+        if _is_safe(directory, uid) and _is_socket(path):
             return path
     return None
+
+
+def _is_socket(path: Path) -> bool:
+    """False also where the caller may not look."""
+    try:
+        return path.is_socket()
+    except PermissionError:
+        return False
 
 
 def sockets(uid: int, environ: Mapping[str, str]) -> list[Path]:
     """All control sockets of a user's mounts."""
     safe = [directory for directory in candidates(uid, environ) if _is_safe(directory, uid)]
-    return [path for directory in safe for path in sorted(directory.glob(f"*{_SUFFIX}")) if path.is_socket()]
+    return [path for directory in safe for path in sorted(directory.glob(f"*{_SUFFIX}")) if _is_socket(path)]
 
 
 class ControlSocket:
@@ -162,7 +170,7 @@ def bind(directory: Path, mount_point: str) -> ControlSocket:
 
 
 def _clear_stale(path: Path) -> None:
-    if path.is_socket() and is_answering(path):
+    if _is_socket(path) and is_answering(path):
         raise OSError(errno.EADDRINUSE, "another s3mount answers there", str(path))
     path.unlink(missing_ok=True)
 

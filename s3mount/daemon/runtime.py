@@ -27,6 +27,7 @@ from s3mount.daemon.verbs import verbs_of
 from s3mount.daemon.wiring import Components, components
 from s3mount.errors import MountNotAnswering, sole_cause
 from s3mount.fuse import device, kernel, session
+from s3mount.fuse.mountinfo import FILE_SYSTEM_TYPE, mounted_on
 
 log = logging.getLogger(__name__)
 
@@ -115,10 +116,10 @@ async def _announce(config: MountConfig, readiness: Readiness, manager: ServiceM
     with trio.move_on_after(_ANSWER_S):
         command = ["stat", "-f", mount_point]
         probe = await trio.run_process(command, check=False, capture_stdout=True, capture_stderr=True)
-        mounted = mountpoint.mounted_on(mount_point)
+        mounted = mounted_on(mount_point)
         if mounted is None:
             return  # somebody unmounted it, or asked us to stop, before it was ready
-        if probe.returncode == 0 and mounted.kind == mountpoint.FILE_SYSTEM_TYPE:
+        if probe.returncode == 0 and mounted.kind == FILE_SYSTEM_TYPE:
             if config.fuse.read_ahead_kib is not None:
                 kernel.set_read_ahead(mounted.device, config.fuse.read_ahead_kib)
             where = f"s3://{config.s3.location.bucket}/{config.s3.location.prefix} ({parts.region})"
