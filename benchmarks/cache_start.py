@@ -20,7 +20,8 @@ import trio
 
 from benchmarks.cache_latency import PROBE
 from benchmarks.disk_cache import cpu_s, rss
-from s3mount.cache.disk import DiskCache, DiskCacheConfig
+from s3mount.cache.disk import DiskCache
+from s3mount.cache.disk_config import DiskCacheConfig
 from s3mount.core.lru import N_FOLDERS, PAGE
 from tests.support.mounts import mounted, run_command
 from tests.support.servers import seaweedfs

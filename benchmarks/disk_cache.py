@@ -19,7 +19,8 @@ from pathlib import Path
 
 import trio
 
-from s3mount.cache.disk import DiskCache, DiskCacheConfig
+from s3mount.cache.disk import DiskCache
+from s3mount.cache.disk_config import DiskCacheConfig
 from s3mount.core.attrs import ObjectId
 from s3mount.core.cells import CachedContent
 from s3mount.core.epochs import CachePolicy

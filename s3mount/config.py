@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from s3mount.cache.ages import MetadataConfig
-from s3mount.cache.disk import DiskCacheConfig
+from s3mount.cache.disk_config import DiskCacheConfig
 from s3mount.cache.writing import MAX_QUEUED
 from s3mount.core.attrs import Ownership
 from s3mount.core.backoff import Patience
@@ -87,6 +87,7 @@ class MountConfig:
     owner: Ownership
     fuse: FuseConfig
     log: LogConfig
+    runtime_directory: Path
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ def sole_cause(error: BaseException) -> BaseException:
     return error
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Text with everything escaped that would break a log line: S3's own words are not trusted either."""
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
@@ -106,7 +106,7 @@ class StoreError(S3MountError):
             f"request-id={self.request_id}" if self.request_id else "",
         ]
         context = " ".join(fact for fact in facts if fact)
-        return _printable(f"{self.message} ({context})" if context else self.message)
+        return printable(f"{self.message} ({context})" if context else self.message)
 
 
 class ObjectNotFound(StoreError):

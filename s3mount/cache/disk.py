@@ -17,68 +17,21 @@ fails misses, and the others go on.
 import math
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from s3mount.cache.directory import BlockDirectory
+from s3mount.cache.disk_config import DiskCacheConfig
 from s3mount.cache.reading import Outcome, joined
 from s3mount.cache.space import Limits, WriteJob
-from s3mount.cache.verification import BlockCounts
+from s3mount.cache.verification import BlockCounts, OnProgress
 from s3mount.cache.volume import Volume, VolumeStatistics
-from s3mount.cache.writing import MAX_QUEUED
 from s3mount.core.attrs import ObjectId
-from s3mount.core.cells import BLOCK_SIZE, CELL_SIZE, CachedContent, cached_content
+from s3mount.core.cells import CachedContent, cached_content
 from s3mount.core.epochs import CachePolicy
 from s3mount.core.placement import Place, choose
 from s3mount.core.ranges import ByteRange, split
-from s3mount.errors import BadOption
-from s3mount.units import format_size
-
-DEFAULT_MIN_FREE_PERCENT = 5.0
-
-
-@dataclass(frozen=True)
-class DiskCacheConfig:
-    """Where and how much.
-
-    Attributes:
-        directories: at least one.
-        max_bytes: of all directories together, shared in proportion to their disks; infinite is as
-            much as `min_free_percent` leaves.
-        min_free_percent: of each file system, always free for others.
-        block_size: of the largest blocks, bytes, a power of two.
-        policy: of content whose key begins with none of `prefix_policies`.
-        prefix_policies: of content whose key begins so; the longest such prefix counts.
-        group: gid of those who share the directories; None for one user.
-        max_queued: bytes that may wait to be written, for each directory; at least one block.
-    """
-
-    directories: tuple[Path, ...]
-    max_bytes: float = math.inf
-    min_free_percent: float = DEFAULT_MIN_FREE_PERCENT
-    block_size: int = BLOCK_SIZE
-    policy: CachePolicy = CachePolicy.AUTO
-    prefix_policies: tuple[tuple[str, CachePolicy], ...] = ()
-    group: int | None = None
-    max_queued: int = MAX_QUEUED
-
-    def __post_init__(self) -> None:
-        """Raises BadOption for numbers that cannot be kept."""
-        if not CELL_SIZE <= self.block_size <= BLOCK_SIZE or self.block_size & (self.block_size - 1):
-            raise BadOption(
-                f"--cache-block-size must be a power of two, {format_size(CELL_SIZE)} to {format_size(BLOCK_SIZE)}"
-            )
-        if not 0 <= self.min_free_percent < 100:
-            raise BadOption("--cache-min-free must be at least 0 and less than 100")
-        if self.max_bytes <= 0:
-            raise BadOption("--max-cache-size must be greater than 0")
-
-    def policy_of(self, key: str) -> CachePolicy:
-        """What the content of a key may replace, or that it is not kept."""
-        matching = [each for each in self.prefix_policies if key.startswith(each[0])]
-        return max(matching, key=lambda each: len(each[0]))[1] if matching else self.policy
 
 
 class DiskCache:
@@ -88,15 +41,19 @@ class DiskCache:
         origin: endpoint and bucket, spelled as every mount of it does.
         clock: seconds since the epoch.
 
+    Attributes:
+        block_size: of the largest blocks, bytes.
+        volumes: the directories.
+
     Raises:
         BadOption: a directory cannot be used.
     """
 
     def __init__(self, config: DiskCacheConfig, origin: str, clock: Callable[[], float] = time.time) -> None:
         self._origin = origin
-        self._block_size = config.block_size
+        self.block_size = config.block_size
         self._policy_of = config.policy_of
-        self._volumes: dict[Path, Volume] = {}
+        self.volumes: dict[Path, Volume] = {}
         self._places: list[Place] = []
         totals: dict[Path, int] = {}
         for path in dict.fromkeys(each.absolute() for each in config.directories):
@@ -108,9 +65,9 @@ class DiskCache:
             limits = Limits(share, config.min_free_percent / 100)
             volume = Volume(path, limits, config.group, clock=clock, max_queued=config.max_queued)
             volume.prepare()
-            self._volumes[path] = volume
+            self.volumes[path] = volume
             self._places.append(Place(bytes(path), total))
-        self._in_order = list(self._volumes.values())
+        self._in_order = list(self.volumes.values())
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -127,13 +84,13 @@ class DiskCache:
         policy = self._policy_of(object_id.key)
         if policy is CachePolicy.OFF:
             return None
-        return cached_content(self._origin, object_id, size, self._block_size, policy)
+        return cached_content(self._origin, object_id, size, self.block_size, policy)
 
-    def _volume(self, content: CachedContent, offset: int) -> Volume:
+    def volume(self, content: CachedContent, offset: int) -> Volume:
         """The directory of everything in one largest block."""
         if len(self._in_order) == 1:
             return self._in_order[0]
-        return self._in_order[choose(content.block(self._block_size, offset).name, self._places)]
+        return self._in_order[choose(content.block(self.block_size, offset).name, self._places)]
 
     def get_nowait(self, content: CachedContent, span: ByteRange) -> memoryview | None:
         """As `get`, when it takes no thread; None says nothing.
@@ -141,7 +98,7 @@ class DiskCache:
         Args:
             span: not empty, within the object.
         """
-        return self._volume(content, span.start).reads.get_nowait(content, span)
+        return self.volume(content, span.start).reads.get_nowait(content, span)
 
     def knows(self, content: CachedContent, span: ByteRange) -> bool:
         """Whether all of a range should be on disk, as far as is known here: only a read can tell.
@@ -151,7 +108,7 @@ class DiskCache:
         """
         at = span.start
         while at < span.stop:
-            volume = self._volume(content, at)
+            volume = self.volume(content, at)
             block = next((block for block in content.holders(at) if volume.knows(block.name)), None)
             if block is None:
                 return False
@@ -165,7 +122,7 @@ class DiskCache:
             span: not empty, within the object.
             patience_s: what the same read would take from S3: a disk that is slower is left alone.
         """
-        if span.start // self._block_size == (span.stop - 1) // self._block_size:
+        if span.start // self.block_size == (span.stop - 1) // self.block_size:
             outcome = await self._find(content, span, patience_s)
             return outcome.before if outcome.is_hit else None
         before, _ = await self.ends(content, span, patience_s)
@@ -181,7 +138,7 @@ class DiskCache:
         """
         before: list[memoryview] = []
         after: list[memoryview] = []
-        pieces = deque(split(span, self._block_size))
+        pieces = deque(split(span, self.block_size))
         while pieces:
             first = await self._find(content, pieces.popleft(), patience_s)
             before.append(first.before)
@@ -194,7 +151,7 @@ class DiskCache:
         return joined(before), joined(after)
 
     async def _find(self, content: CachedContent, piece: ByteRange, patience_s: float) -> Outcome:
-        return await self._volume(content, piece.start).reads.find(content, piece, patience_s)
+        return await self.volume(content, piece.start).reads.find(content, piece, patience_s)
 
     def put(self, content: CachedContent, start: int, reply: bytes | memoryview) -> None:
         """Keep what S3 sent, as far as it makes whole blocks.
@@ -202,10 +159,15 @@ class DiskCache:
         Args:
             start: where in the object the reply begins.
         """
+        for volume, job in self.jobs(content, start, reply):
+            volume.put(job)
+
+    def jobs(self, content: CachedContent, start: int, reply: bytes | memoryview) -> Iterator[tuple[Volume, WriteJob]]:
+        """What `put` writes, and where."""
         view = memoryview(reply)
         for block in content.carve(ByteRange(start, start + len(view))):
             piece = view[block.span.start - start : block.span.stop - start]
-            self._volume(content, block.span.start).put(WriteJob(block, piece, content.policy))
+            yield self.volume(content, block.span.start), WriteJob(block, piece, content.policy)
 
     async def drained(self) -> None:
         """Wait until everything put in is on disk or given up."""
@@ -227,13 +189,17 @@ class DiskCache:
         shares = [n_bytes * place.weight / total for place in self._places]
         return sum([await volume.evict(share) for volume, share in zip(self._in_order, shares, strict=True)])
 
-    async def verify(self) -> dict[Path, BlockCounts]:
-        """Read every block on disk, and remove those that are wrong."""
-        return {path: await volume.verify() for path, volume in self._volumes.items()}
+    async def verify(self, on_progress: OnProgress = lambda _: None) -> dict[Path, BlockCounts]:
+        """Read every block on disk, and remove those that are wrong.
+
+        Args:
+            on_progress: told the bytes of each block that was read.
+        """
+        return {path: await volume.verify(on_progress) for path, volume in self.volumes.items()}
 
     def statistics(self) -> dict[Path, VolumeStatistics]:
         """A snapshot of the counters of each directory."""
-        return {path: volume.statistics() for path, volume in self._volumes.items()}
+        return {path: volume.statistics() for path, volume in self.volumes.items()}
 
     def check_invariants(self) -> None:
         """Raises ValueError when a part contradicts itself."""

@@ -1,6 +1,7 @@
 """Read every block of a directory, and remove what is wrong: what a user asks for, not what reads need."""
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import trio
@@ -10,6 +11,11 @@ from s3mount.cache.directory import BlockDirectory
 from s3mount.cache.faults import Faults
 from s3mount.core.blockfile import HEADER_BYTES, MAX_CONTENT, decode_header, written_block
 from s3mount.core.lru import N_FOLDERS
+
+#: Told the bytes of each block that was read.
+OnProgress = Callable[[int], None]
+#: A pause after each block, in times of what its reading took: half of what one reader takes of the disk.
+_REST = 1.0
 
 
 @dataclass
@@ -35,6 +41,7 @@ def is_right_file(directory: BlockDirectory, name: bytes) -> bool:
     """
     fd = directory.open(name)
     try:
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_NOREUSE)  # what readers keep in memory is worth more
         page = os.pread(fd, HEADER_BYTES, 0)
         block = written_block(name, page)
         header = decode_header(block, page) if block else None
@@ -46,8 +53,10 @@ def is_right_file(directory: BlockDirectory, name: bytes) -> bool:
         os.close(fd)
 
 
-async def verify_directory(directory: BlockDirectory, opened: OpenBlocks, faults: Faults) -> BlockCounts:
-    """Check every block, one at a time: readers come first."""
+async def verify_directory(
+    directory: BlockDirectory, opened: OpenBlocks, faults: Faults, on_progress: OnProgress
+) -> BlockCounts:
+    """Check every block, one at a time and with pauses: readers come first."""
     counts = BlockCounts()
     for folder in range(N_FOLDERS):
         try:
@@ -56,8 +65,12 @@ async def verify_directory(directory: BlockDirectory, opened: OpenBlocks, faults
             faults.note("scan", error)
             continue
         for block in found:
+            began_at = trio.current_time()
             try:
-                if await trio.to_thread.run_sync(is_right_file, directory, block.name, abandon_on_cancel=True):
+                is_right = await trio.to_thread.run_sync(is_right_file, directory, block.name, abandon_on_cancel=True)
+                on_progress(block.n_bytes)
+                await trio.sleep((trio.current_time() - began_at) * _REST)
+                if is_right:
                     counts.right += 1
                     continue
                 opened.drop(block.name)

@@ -18,8 +18,9 @@ from s3mount.cache.directory import BlockDirectory
 from s3mount.cache.faults import Faults
 from s3mount.cache.patience import PatientReader
 from s3mount.cache.space import Limits, SpaceKeeper, WriteJob
+from s3mount.cache.stock import Stock
 from s3mount.cache.upkeep import Upkeep
-from s3mount.cache.verification import BlockCounts, verify_directory
+from s3mount.cache.verification import BlockCounts, OnProgress, verify_directory
 from s3mount.cache.writing import MAX_QUEUED, BlockWriter
 from s3mount.core.blockfile import HEADER_BYTES
 from s3mount.core.epochs import EvictionPolicy
@@ -86,6 +87,7 @@ class Volume:
 
     Attributes:
         reads: the reading side.
+        stock: the side of who asks on purpose.
     """
 
     def __init__(
@@ -111,6 +113,7 @@ class Volume:
         self._upkeep = Upkeep(
             self._directory, self._opened, self._index, self._keeper, self._writer, self._faults, clock
         )
+        self.stock = Stock(self._directory, self._opened, self._index, self._keeper, self._writer, self._upkeep, clock)
         self.reads = PatientReader(self._directory, self._opened, self._index, self._faults, timer, self._note_use)
 
     def prepare(self) -> None:
@@ -182,9 +185,9 @@ class Volume:
                 break
         return removed
 
-    async def verify(self) -> BlockCounts:
+    async def verify(self, on_progress: OnProgress) -> BlockCounts:
         """Read every block that is on disk, and remove those that are wrong."""
-        counts = await verify_directory(self._directory, self._opened, self._faults)
+        counts = await verify_directory(self._directory, self._opened, self._faults, on_progress)
         for name in counts.removed:
             self._index.discard(name)
         self.reads.corrupt += len(counts.removed)

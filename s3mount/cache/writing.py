@@ -55,7 +55,7 @@ class BlockWriter:
         self._clock = clock
         self._limiter = trio.CapacityLimiter(1)
         self._queue: deque[WriteJob] = deque()
-        self._names: set[bytes] = set()
+        self._names: dict[bytes, trio.Event] = {}
         self.queued_bytes = 0
         self._arrived = trio.Event()
         self._idle = trio.Event()
@@ -69,15 +69,28 @@ class BlockWriter:
         name = job.block.name
         if name in self._index or name in self._names:
             return
-        if self.queued_bytes + len(job.content) > self._max_queued or not self._faults.may_write():
+        if not self._has_room(len(job.content)) or not self._faults.may_write():
             self.dropped += 1
             return
         if 2 * len(job.content) < memoryview(job.content.obj).nbytes:  # a slice holds all of the reply
             job = replace(job, content=memoryview(bytes(job.content)))
         self._queue.append(job)
-        self._names.add(name)
+        self._names[name] = trio.Event()
         self.queued_bytes += len(job.content)
         self._arrived.set()
+
+    def _has_room(self, n_bytes: int) -> bool:
+        return self.queued_bytes + n_bytes <= self._max_queued
+
+    async def wait_room(self, n_bytes: int) -> None:
+        """Wait until the queue has room; before the next await nobody else takes it."""
+        while not self._has_room(n_bytes) and self._names:
+            await next(iter(self._names.values())).wait()
+
+    async def wait_written(self, name: bytes) -> None:
+        """Wait until a block that was put in was written, refused or dropped."""
+        if (landed := self._names.get(name)) is not None:
+            await landed.wait()
 
     async def drained(self) -> None:
         """Wait until everything put in so far was written, refused or dropped."""
@@ -93,7 +106,8 @@ class BlockWriter:
                 try:
                     await self._write(batch)
                 finally:
-                    self._names -= {job.block.name for job in batch}
+                    for job in batch:
+                        self._names.pop(job.block.name).set()
                     self.queued_bytes -= sum(len(job.content) for job in batch)
             self._arrived = trio.Event()
             self._idle.set()

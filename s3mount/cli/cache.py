@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from s3mount.cache.disk import DEFAULT_MIN_FREE_PERCENT, DiskCacheConfig
+from s3mount.cache.disk_config import DEFAULT_MIN_FREE_PERCENT, DiskCacheConfig
 from s3mount.cli.values import GROUP, POLICY, size_in
 from s3mount.core.epochs import CachePolicy
 from s3mount.errors import BadOption

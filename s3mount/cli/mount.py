@@ -30,7 +30,7 @@ from s3mount.config import (
 from s3mount.core.attrs import Ownership
 from s3mount.core.backoff import Patience
 from s3mount.core.location import parse_location
-from s3mount.daemon import background, exits, runtime
+from s3mount.daemon import background, exits, rundir, runtime
 from s3mount.daemon.logs import logging_to
 from s3mount.daemon.sdnotify import ServiceManager
 from s3mount.errors import BadOption, S3MountError
@@ -173,6 +173,7 @@ def build_config(bucket: str, directory: str, flags: Mapping[str, Any], environ:
             read_ahead_kib=None if flags["no_kernel_tuning"] else flags["read_ahead_kib"],
         ),
         log=_log_config(flags, mount_point),
+        runtime_directory=rundir.own_directory(environ),
     )
 
 

@@ -58,6 +58,11 @@ def child_key(directory_key: str, component: str) -> str:
     return directory_key + component
 
 
+def is_text(path: str) -> bool:
+    """Whether a path has characters only, and not bytes that are no UTF-8, as `os.fsdecode` keeps them."""
+    return path.isascii() or not any(0xD800 <= ord(each) <= 0xDFFF for each in path)
+
+
 def fits_in_key(key: str) -> bool:
     """Whether S3 can hold a key at all; a longer one exists nowhere and costs no request."""
     return len(key.encode("utf-8")) <= MAX_KEY_BYTES

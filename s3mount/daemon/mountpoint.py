@@ -12,20 +12,17 @@ import shlex
 import shutil
 import subprocess
 from pathlib import Path
-from typing import NamedTuple
 
 from s3mount.errors import FuseUnavailable, MountPointUnusable
 from s3mount.fuse.device import unmount
+from s3mount.fuse.mountinfo import FILE_SYSTEM_TYPE, mounted_on
 from s3mount.fuse.session import FuseConfig
 
 log = logging.getLogger(__name__)
 
-FILE_SYSTEM_TYPE = "fuse.s3mount"
 _FUSE_DEVICE = "/dev/fuse"
 _FUSE_CONF = Path("/etc/fuse.conf")
 _FUSERMOUNT = "fusermount3"
-#: The kernel escapes these in mountinfo (proc(5)).
-_ESCAPES = {"\\040": " ", "\\011": "\t", "\\012": "\n", "\\134": "\\"}
 
 
 def check(config: FuseConfig) -> None:
@@ -38,26 +35,6 @@ def check(config: FuseConfig) -> None:
     if os.geteuid() != 0:
         _check_ordinary_user(config)
     _check_directory(config.mount_point)
-
-
-class Mounted(NamedTuple):
-    """What is mounted on a directory: file system type, and "major:minor" of its device."""
-
-    kind: str
-    device: str
-
-
-def mounted_on(path: str) -> Mounted | None:
-    """What is mounted on exactly this directory; None when nothing is."""
-    found = None
-    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines():
-        before, _, after = line.partition(" - ")
-        _, _, device, _, target, *_ = before.split(" ")
-        for escape, character in _ESCAPES.items():
-            target = target.replace(escape, character)
-        if target == path:
-            found = Mounted(after.split(" ")[0], device)  # the last one mounted is on top
-    return found
 
 
 def abort(path: str) -> None:

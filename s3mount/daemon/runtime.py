@@ -12,18 +12,22 @@ outside ends the loop by itself.
 import gc
 import logging
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 import trio
 
 from s3mount.config import MountConfig
-from s3mount.daemon import mountpoint
+from s3mount.daemon import mountpoint, rundir
 from s3mount.daemon.allocator import keep_memory
+from s3mount.daemon.control import ControlServer
 from s3mount.daemon.sdnotify import ServiceManager
+from s3mount.daemon.verbs import verbs_of
 from s3mount.daemon.wiring import Components, components
 from s3mount.errors import MountNotAnswering, sole_cause
 from s3mount.fuse import device, kernel, session
+from s3mount.fuse.mountinfo import FILE_SYSTEM_TYPE, mounted_on
 
 log = logging.getLogger(__name__)
 
@@ -67,8 +71,11 @@ async def _run(config: MountConfig, readiness: Readiness, manager: ServiceManage
         with (
             trio.open_signal_receiver(*_stop_signals()) as signals,
             session.mounted(parts.operations, config.fuse),
+            _control_socket(config) as control,
         ):
             async with trio.open_nursery() as nursery:
+                if control is not None:
+                    nursery.start_soon(ControlServer(verbs_of(config, parts)).serve, control.listener)
                 nursery.start_soon(_announce, config, readiness, manager, parts)
                 nursery.start_soon(_stop_on_signal, signals, mount_point, parts, nursery, manager)
                 await session.serve()
@@ -76,6 +83,21 @@ async def _run(config: MountConfig, readiness: Readiness, manager: ServiceManage
             manager.stopping()
             parts.notifier.close()
         _log_summary(parts)
+
+
+@contextmanager
+def _control_socket(config: MountConfig) -> Iterator[rundir.ControlSocket | None]:
+    """Where s3mountctl finds this daemon; a mount without it is as good for all but s3mountctl."""
+    try:
+        control = rundir.bind(config.runtime_directory, config.fuse.mount_point)
+    except OSError as error:
+        log.warning("s3mountctl cannot control this mount: %s", error)
+        yield None
+        return
+    try:
+        yield control
+    finally:
+        control.close()
 
 
 def _stop_signals() -> list[signal.Signals]:
@@ -94,10 +116,10 @@ async def _announce(config: MountConfig, readiness: Readiness, manager: ServiceM
     with trio.move_on_after(_ANSWER_S):
         command = ["stat", "-f", mount_point]
         probe = await trio.run_process(command, check=False, capture_stdout=True, capture_stderr=True)
-        mounted = mountpoint.mounted_on(mount_point)
+        mounted = mounted_on(mount_point)
         if mounted is None:
             return  # somebody unmounted it, or asked us to stop, before it was ready
-        if probe.returncode == 0 and mounted.kind == mountpoint.FILE_SYSTEM_TYPE:
+        if probe.returncode == 0 and mounted.kind == FILE_SYSTEM_TYPE:
             if config.fuse.read_ahead_kib is not None:
                 kernel.set_read_ahead(mounted.device, config.fuse.read_ahead_kib)
             where = f"s3://{config.s3.location.bucket}/{config.s3.location.prefix} ({parts.region})"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import trio
 
 from s3mount.cache.disk import DiskCache
+from s3mount.cache.inventory import Inventory
 from s3mount.cache.metadata import MetadataCache
 from s3mount.config import MountConfig
 from s3mount.daemon.allocator import HeapLimit, trim
@@ -19,8 +20,10 @@ from s3mount.fs.filesystem import S3FileSystem
 from s3mount.fs.misses import MissCounter
 from s3mount.fs.probing import NameProbe
 from s3mount.fs.resolver import Resolver
+from s3mount.fs.selection import Selector
 from s3mount.fs.versions import VersionCheck
 from s3mount.fs.waits import ReaderWaits
+from s3mount.fs.warming import Warmer
 from s3mount.fuse.boundary import Boundary
 from s3mount.fuse.notify import ThreadNotifier
 from s3mount.fuse.operations import Operations
@@ -48,6 +51,9 @@ class Components:
     budget: ByteBudget
     disk: DiskCache | None
     region: str
+    selector: Selector
+    inventory: Inventory | None
+    warmer: Warmer | None
 
 
 @asynccontextmanager
@@ -94,5 +100,14 @@ async def components(config: MountConfig) -> AsyncIterator[Components]:
         )
         boundary = Boundary(config.patience.total_s + _NAMING_S)
         operations = Operations(filesystem, boundary)
-        yield Components(operations, boundary, filesystem, notifier, guarded, budget, disk, connection.region)
+        selector = Selector(store, resolver, root_key)
+        inventory = None if disk is None else Inventory(disk)
+        warmer = None
+        if inventory is not None:
+            sizes = {"connections": config.guard.max_gets, "part_size": config.read.part_size}
+            warmer = Warmer(store, inventory, selector, budget, **sizes)
+        yield Components(
+            operations, boundary, filesystem, notifier, guarded, budget, disk, connection.region,
+            selector, inventory, warmer,
+        )  # fmt: skip
         nursery.cancel_scope.cancel()

@@ -25,3 +25,25 @@ class FileSystemStatistics:
     blocks: BlockStatistics
     open_files: int
     reader_wait_seconds: WaitSeconds
+
+
+@dataclass
+class WarmCounts:
+    """Of one run of `fs.warming`; bytes are of content.
+
+    Attributes:
+        files, n_bytes: selected so far; all of them when `is_listed`.
+        done_files, done_bytes: on disk now; cached_files, cached_bytes: of these, before the run.
+        failed: files and paths that are not, and were told.
+        left_out: files for which the cache has no room.
+    """
+
+    files: int = 0
+    n_bytes: int = 0
+    is_listed: bool = False
+    done_files: int = 0
+    done_bytes: int = 0
+    cached_files: int = 0
+    cached_bytes: int = 0
+    failed: int = 0
+    left_out: int = 0

@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from s3mount.cache.disk import DiskCache, DiskCacheConfig
+from s3mount.cache.disk import DiskCache
+from s3mount.cache.disk_config import DiskCacheConfig
 from s3mount.cache.space import Limits
 from s3mount.cache.volume import Volume, VolumeStatistics
 from s3mount.core.attrs import ObjectId

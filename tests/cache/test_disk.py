@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from s3mount.cache.disk import DiskCache, DiskCacheConfig
+from s3mount.cache.disk import DiskCache
+from s3mount.cache.disk_config import DiskCacheConfig
 from s3mount.cache.space import Limits, WriteJob
 from s3mount.cache.writing import MAX_QUEUED
 from s3mount.core.attrs import ObjectId

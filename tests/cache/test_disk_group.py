@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from s3mount.cache.disk import DiskCache, DiskCacheConfig
+from s3mount.cache.disk import DiskCache
+from s3mount.cache.disk_config import DiskCacheConfig
 from s3mount.core.lru import allocated
 from s3mount.errors import BadOption
 from tests.cache.disk_harness import ORIGIN, Source, block_files, content_of, counted, fill, running, whole

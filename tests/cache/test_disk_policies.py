@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from s3mount.cache.disk import DiskCache, DiskCacheConfig
+from s3mount.cache.disk import DiskCache
+from s3mount.cache.disk_config import DiskCacheConfig
 from s3mount.core.attrs import ObjectId
 from s3mount.core.epochs import CachePolicy
 from s3mount.core.lru import allocated

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from s3mount.cache.ages import MetadataConfig
-from s3mount.cache.disk import DiskCacheConfig
+from s3mount.cache.disk_config import DiskCacheConfig
 from s3mount.core.epochs import CachePolicy
 from s3mount.core.ttl import INDEFINITE, MINIMAL, TimeToLive
 from s3mount.daemon.exits import ExitCode

@@ -1,5 +1,7 @@
 """Keys and the names the kernel uses for their components."""
 
+import os
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +12,7 @@ from s3mount.core.keys import (
     fits_in_key,
     is_directory_key,
     is_legal_component,
+    is_text,
     just_before,
     name_from_kernel,
     name_to_kernel,
@@ -111,3 +114,9 @@ def test_just_before_a_key(key: str) -> None:
 def test_just_before_is_the_character_before(key: str, before: str) -> None:
     """The last character goes down by one, over the gap that holds no characters; nothing is below a NUL."""
     assert just_before(key) == before
+
+
+def test_what_is_text() -> None:
+    """A path with bytes that are no UTF-8 is told from one with characters only."""
+    assert all(map(is_text, ["", "a/b", "ü/\U0001f600", "\ue000"]))
+    assert not any(map(is_text, [os.fsdecode(b"a\xff"), "a\ud800b"]))

@@ -203,3 +203,13 @@ def test_space_is_whole_pages() -> None:
     for folder in range(N_FOLDERS):
         index.add(KnownBlock(bytes([folder]) * 20, 1, 0))
     assert index.n_bytes == N_FOLDERS * PAGE
+
+
+def test_the_oldest_of_a_folder() -> None:
+    """Of each folder the time of the least recent use is known; of an empty one none."""
+    index = BlockIndex(1.0)
+    for used_s, name in ((5.0, b"\x07a"), (3.0, b"\x07b"), (1.0, b"\x08c")):
+        index.add(KnownBlock(name, PAGE, used_s))
+    assert (index.oldest_in(7), index.oldest_in(8), index.oldest_in(9)) == (3.0, 1.0, None)
+    index.use(b"\x07b", 9.0)
+    assert index.oldest_in(7) == 5.0

@@ -10,7 +10,8 @@ import pytest
 from trio.testing import MockClock
 
 from s3mount.cache.ages import MetadataConfig
-from s3mount.cache.disk import DiskCache, DiskCacheConfig
+from s3mount.cache.disk import DiskCache
+from s3mount.cache.disk_config import DiskCacheConfig
 from s3mount.core.ranges import ByteRange
 from s3mount.core.ttl import INDEFINITE, TimeToLive
 from s3mount.errors import ObjectChanged, StaleInode, StoreFailure

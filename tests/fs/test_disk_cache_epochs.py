@@ -5,7 +5,8 @@ import time
 from pathlib import Path
 
 from s3mount.cache.ages import MetadataConfig
-from s3mount.cache.disk import DiskCache, DiskCacheConfig
+from s3mount.cache.disk import DiskCache
+from s3mount.cache.disk_config import DiskCacheConfig
 from s3mount.core.lru import allocated
 from s3mount.core.ttl import INDEFINITE
 from tests.cache.disk_harness import ORIGIN, FakeClock, counted
