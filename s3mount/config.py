@@ -14,7 +14,6 @@ memory stays under it by construction (docs/decisions/0018-the-memory-target.md)
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 
 from s3mount.cache.ages import MetadataConfig
 from s3mount.cache.disk import DiskCacheConfig
@@ -24,8 +23,9 @@ from s3mount.core.backoff import Patience
 from s3mount.core.cells import BLOCK_SIZE, CELL_SIZE
 from s3mount.core.ttl import MINIMAL, TimeToLive
 from s3mount.errors import BadOption
-from s3mount.fuse.session import FuseConfig
+from s3mount.fuse.options import FuseConfig
 from s3mount.limits import Host, this_host
+from s3mount.logs import LogConfig
 from s3mount.store.crt import CrtConfig
 from s3mount.store.guarded import GuardConfig
 from s3mount.store.session import S3Config
@@ -65,17 +65,12 @@ class ReadConfig:
 
 
 @dataclass(frozen=True)
-class LogConfig:
-    """Attributes: where the log goes; a directory, else stderr or syslog."""
-
-    directory: Path | None
-    is_debug: bool = False
-    is_off: bool = False
-
-
-@dataclass(frozen=True)
 class MountConfig:
-    """Everything the daemon needs to know."""
+    """Everything the daemon needs to know.
+
+    Attributes:
+        has_takeover: a mounter keeps the mount, and another daemon takes it over when this one dies.
+    """
 
     s3: S3Config
     crt: CrtConfig
@@ -87,6 +82,7 @@ class MountConfig:
     owner: Ownership
     fuse: FuseConfig
     log: LogConfig
+    has_takeover: bool = True
 
 
 @dataclass(frozen=True)

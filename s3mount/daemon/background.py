@@ -105,7 +105,9 @@ def _wait(reader: int, pid: int, mount_point: str, timeout_s: float) -> Outcome:
 
 
 def _give_up(pid: int, mount_point: str) -> None:
-    """No process and no mount of this start stays."""
+    """No process and no mount of this start stays; the child leads a group of its own."""
+    with contextlib.suppress(ProcessLookupError):  # not yet, if it was just forked
+        os.killpg(pid, signal.SIGKILL)
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     mountpoint.clear_dead(mount_point)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from s3mount.errors import FuseUnavailable, MountPointUnusable
 from s3mount.fuse.device import unmount
-from s3mount.fuse.session import FuseConfig
+from s3mount.fuse.options import FuseConfig
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ import trio
 from s3mount.config import MountConfig
 from s3mount.daemon import mountpoint
 from s3mount.daemon.allocator import keep_memory
-from s3mount.daemon.sdnotify import ServiceManager
+from s3mount.daemon.keeper import Keeper
 from s3mount.daemon.wiring import Components, components
 from s3mount.errors import MountNotAnswering, sole_cause
 from s3mount.fuse import device, kernel, session
@@ -45,35 +45,39 @@ class Readiness(Protocol):
         ...
 
 
-def run(config: MountConfig, readiness: Readiness, manager: ServiceManager) -> None:
+def run(config: MountConfig, readiness: Readiness, keeper: Keeper) -> None:
     """Serve one mount until it is unmounted or a signal asks to stop.
 
     Raises:
         StartupError, StoreError: the mount could not be made; nothing stays mounted.
     """
-    mountpoint.check(config.fuse)
+    if keeper.region is None:
+        mountpoint.check(config.fuse)
     keep_memory(config.read.budget_bytes)
     try:
-        trio.run(_run, config, readiness, manager)
+        trio.run(_run, config, readiness, keeper)
     except BaseExceptionGroup as group:
         raise sole_cause(group) from group
 
 
-async def _run(config: MountConfig, readiness: Readiness, manager: ServiceManager) -> None:
+async def _run(config: MountConfig, readiness: Readiness, keeper: Keeper) -> None:
     mount_point = config.fuse.mount_point
-    async with components(config) as parts:
-        gc.collect()
+    async with components(config, keeper) as parts:
+        if keeper.region is None:
+            gc.collect()
         gc.freeze()  # botocore's models are 300,000 objects that no later collection need look at
         with (
             trio.open_signal_receiver(*_stop_signals()) as signals,
-            session.mounted(parts.operations, config.fuse),
+            session.mounted(parts.operations, config.fuse, keeper.connect),
         ):
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _stop_signals())  # a later daemon is started with them blocked
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(_announce, config, readiness, manager, parts)
-                nursery.start_soon(_stop_on_signal, signals, mount_point, parts, nursery, manager)
+                nursery.start_soon(_announce, config, readiness, keeper, parts)
+                nursery.start_soon(keeper.watch)
+                nursery.start_soon(_stop_on_signal, signals, mount_point, parts, nursery, keeper)
                 await session.serve()
                 nursery.cancel_scope.cancel()
-            manager.stopping()
+            keeper.stopping()
             parts.notifier.close()
         _log_summary(parts)
 
@@ -84,13 +88,18 @@ def _stop_signals() -> list[signal.Signals]:
     return [signal.SIGINT, signal.SIGTERM, *hangup]
 
 
-async def _announce(config: MountConfig, readiness: Readiness, manager: ServiceManager, parts: Components) -> None:
-    """Say ready when the mount answers a process outside.
+async def _announce(config: MountConfig, readiness: Readiness, keeper: Keeper, parts: Components) -> None:
+    """Say ready when the mount answers a process outside; a later daemon does not wait for that.
 
     Raises:
         MountNotAnswering: it does not.
     """
     mount_point = config.fuse.mount_point
+    where = f"s3://{config.s3.location.bucket}/{config.s3.location.prefix} ({parts.region})"
+    if keeper.region is not None:
+        log.info("taken over: %s on %s", where, mount_point)
+        keeper.ready(f"serving {where}", parts.region)
+        return
     with trio.move_on_after(_ANSWER_S):
         command = ["stat", "-f", mount_point]
         probe = await trio.run_process(command, check=False, capture_stdout=True, capture_stderr=True)
@@ -100,19 +109,18 @@ async def _announce(config: MountConfig, readiness: Readiness, manager: ServiceM
         if probe.returncode == 0 and mounted.kind == mountpoint.FILE_SYSTEM_TYPE:
             if config.fuse.read_ahead_kib is not None:
                 kernel.set_read_ahead(mounted.device, config.fuse.read_ahead_kib)
-            where = f"s3://{config.s3.location.bucket}/{config.s3.location.prefix} ({parts.region})"
             log.info("mounted %s on %s", where, mount_point)
-            manager.ready(f"serving {where}")
+            keeper.ready(f"serving {where}", parts.region)
             readiness.ready()
             return
     raise MountNotAnswering(f"{mount_point} was mounted but did not answer within {_ANSWER_S:g} s")
 
 
 async def _stop_on_signal(
-    signals: AsyncIterator[int], mount_point: str, parts: Components, nursery: trio.Nursery, manager: ServiceManager
+    signals: AsyncIterator[int], mount_point: str, parts: Components, nursery: trio.Nursery, keeper: Keeper
 ) -> None:
     async for number in signals:
-        manager.stopping()
+        keeper.stopping()
         log.info("stopping on %s", signal.Signals(number).name)
         with trio.move_on_after(_UNMOUNT_S):
             await trio.to_thread.run_sync(device.unmount, mount_point, abandon_on_cancel=True)

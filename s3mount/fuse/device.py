@@ -1,4 +1,4 @@
-"""One mount made by this program itself: its descriptor of /dev/fuse, and its end.
+"""One mount made by this program itself: its descriptor of /dev/fuse, the INIT exchange on it, and its end.
 
 mount(2) where that is permitted, as root; else fusermount3, which mounts for an ordinary user and passes the
 descriptor back over a socket.  fusermount3 also serves --auto-unmount for everybody: it stays, and
@@ -11,16 +11,31 @@ INVARIANT: after `close` nothing of ours is mounted, and no descriptor and no pr
 import contextlib
 import ctypes
 import errno
+import fcntl
+import logging
 import os
 import select
 import socket
 import stat
+import struct
 import subprocess
 from collections.abc import Set
+from pathlib import Path
+
+from s3mount.fuse.handshake import MAX_PAGES, InitRequest, Wishes, agree
+from s3mount.units import KIB
+
+log = logging.getLogger(__name__)
 
 _DEVICE = "/dev/fuse"
 _HELPER = "fusermount3"
 _HELPER_S = 5.0
+#: The kernel sends INIT as a part of mount(2), so this is for descriptors that are no FUSE device.
+_INIT_S = 5
+#: FUSE_MIN_READ_BUFFER is 8 KiB.
+_INIT_BUFFER = 64 * KIB
+#: FUSE_DEV_IOC_CLONE of include/uapi/linux/fuse.h: _IOR(229, 0, uint32_t).
+_CLONE = 0x8004E500
 #: Of mount(2).
 _FLAGS = {"ro": 1, "nosuid": 2, "nodev": 4, "noexec": 8, "noatime": 1024}
 _MNT_DETACH = 2
@@ -47,6 +62,21 @@ class Device:
         poll = select.poll()
         poll.register(self.fd, 0)
         return not any(event & select.POLLERR for _, event in poll.poll(0))
+
+    def clone(self) -> int:
+        """A descriptor of the same connection with requests of its own: those that were read from it and not answered
+        fail when its last duplicate is closed, and no others do (Linux 4.2).
+
+        Raises:
+            OSError: the kernel cannot, or the user may not open the device.
+        """
+        fd = os.open(_DEVICE, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.ioctl(fd, _CLONE, struct.pack("=I", self.fd))
+        except OSError:
+            os.close(fd)
+            raise
+        return fd
 
     def close(self) -> None:
         """Fail what was not answered, and unmount.
@@ -131,6 +161,34 @@ def _mount_by_helper(path: str, options: Set[str]) -> Device:
         if not descriptors:
             raise OSError(f"{_HELPER} ended with {process.returncode}")
         return Device(descriptors[0], path)
+
+
+def introduce(fd: int, wishes: Wishes) -> InitRequest:
+    """Answer the INIT message that waits in a new FUSE descriptor.
+
+    Returns:
+        The message that libfuse gets in its place.
+
+    Raises:
+        OSError, ValueError: there is none, or one that cannot be answered.
+    """
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    if not poll.poll(_INIT_S * 1000):
+        raise TimeoutError(f"the kernel did not open the connection within {_INIT_S} s")
+    kernel = InitRequest.parse(os.read(fd, _INIT_BUFFER))
+    agreement = agree(kernel, wishes, page_size=os.sysconf("SC_PAGE_SIZE"), pages_limit=_pages_limit())
+    os.write(fd, agreement.reply.to_bytes())
+    log.debug("FUSE %d.%d offered %#x: told %s", kernel.major, kernel.minor, kernel.flags, agreement.reply)
+    return agreement.offer
+
+
+def _pages_limit() -> int:
+    """Linux 6.13 and later have a limit that the administrator may set (Documentation/admin-guide/sysctl/fs.rst)."""
+    try:
+        return int(Path("/proc/sys/fs/fuse/max_pages_limit").read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return MAX_PAGES
 
 
 def unmount(path: str) -> None:

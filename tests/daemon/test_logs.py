@@ -123,7 +123,7 @@ def test_a_stuck_log_does_not_hold_up_the_daemon(work: Path) -> None:
     code = f"""
 import logging, sys
 from s3mount.config import LogConfig
-from s3mount.daemon.logs import logging_to
+from s3mount.logs import logging_to
 with logging_to(LogConfig(None), is_foreground=True):
     for number in range({MANY}):
         logging.getLogger("s3mount.x").info("record %d %s", number, "x" * 100)
@@ -149,7 +149,7 @@ def test_everything_logged_is_written_at_the_end(work: Path) -> None:
 import logging
 from pathlib import Path
 from s3mount.config import LogConfig
-from s3mount.daemon.logs import logging_to
+from s3mount.logs import logging_to
 with logging_to(LogConfig(Path({str(work / "logs")!r})), is_foreground=False):
     for number in range(1000):
         logging.getLogger("s3mount.x").info("record %d", number)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from s3mount.daemon.exits import ExitCode
-from s3mount.daemon.sdnotify import ServiceManager
+from s3mount.mounter.sdnotify import ServiceManager
 from tests.support.mounts import aws_environment, is_mounted, mounted
 from tests.support.proxy import error_answer
 from tests.support.refusals import refusal

@@ -1,0 +1,91 @@
+"""From a configuration to an exit code: the processes, the log, and who hears of a failure."""
+
+import logging
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import click
+
+from s3mount.config import MountConfig
+from s3mount.daemon import background, exits, processes, runtime
+from s3mount.daemon.keeper import Keeper, MounterKeeper, NoKeeper
+from s3mount.errors import S3MountError
+from s3mount.logs import logging_to
+from s3mount.mounter.channel import Channel, Hello
+from s3mount.mounter.sdnotify import ServiceManager
+
+log = logging.getLogger(__name__)
+
+
+class Command(NamedTuple):
+    """How the command was started; a later daemon is started with the same arguments, in the same directory."""
+
+    arguments: Sequence[str]
+    directory: str
+    is_foreground: bool
+
+
+class NoParent:
+    """`Readiness` in the foreground: nobody waits."""
+
+    def ready(self) -> None:
+        """Nothing to say."""
+
+
+def serve(config: MountConfig, parent: background.Pipe | NoParent, command: Command) -> int:
+    """The life of a mount, in two processes or in one; returns the exit code of the daemon."""
+    if not config.has_takeover:
+        manager = ServiceManager(os.environ.get("NOTIFY_SOCKET"))
+        return _serve(config, parent, NoKeeper(manager), os.getpid(), is_foreground=command.is_foreground)
+    mounter_pid = os.getpid()
+    channel = processes.split(config.fuse.mount_point)
+    _introduce(channel, config, command)
+    keeper = MounterKeeper(channel)
+    return _serve(config, parent, keeper, mounter_pid, is_foreground=command.is_foreground)
+
+
+def take_over(config: MountConfig, channel: Channel, facts: dict[str, object], *, is_foreground: bool) -> int:
+    """The life of a later daemon of a mount; returns its exit code."""
+    keeper = MounterKeeper(channel, facts)
+    return _serve(config, NoParent(), keeper, os.getppid(), is_foreground=is_foreground)
+
+
+def _introduce(channel: Channel, config: MountConfig, command: Command) -> None:
+    directory = config.log.directory
+    hello = Hello(
+        arguments=list(command.arguments),
+        directory=command.directory,
+        mount_point=config.fuse.mount_point,
+        is_foreground=command.is_foreground,
+        log_directory=None if directory is None else str(directory),
+        is_debug=config.log.is_debug,
+        is_log_off=config.log.is_off,
+    )
+    channel.send("hello", **vars(hello))
+
+
+def _serve(
+    config: MountConfig, parent: background.Pipe | NoParent, keeper: Keeper, log_pid: int, *, is_foreground: bool
+) -> int:
+    try:
+        with logging_to(config.log, is_foreground=is_foreground, pid=log_pid):
+            try:
+                runtime.run(config, parent, keeper)
+            except S3MountError as error:
+                log.log(logging.ERROR, "%s", exits.line_for(error))
+                raise
+    except S3MountError as error:
+        outcome = background.Outcome(exits.verdict_for(error).code, exits.line_for(error))
+        if isinstance(parent, background.Pipe):
+            parent.report(outcome)
+        elif config.log.is_off or config.log.directory is not None:
+            click.echo(f"s3mount: {outcome.message}", err=True)  # the log went elsewhere
+        return outcome.code
+    return exits.ExitCode.OK
+
+
+def fail(error: S3MountError) -> int:
+    """Say it; the exit code."""
+    click.echo(f"s3mount: {exits.line_for(error)}", err=True)
+    return exits.verdict_for(error).code

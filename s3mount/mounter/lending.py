@@ -1,0 +1,66 @@
+"""The device: made once, held to the end, lent to one daemon after the other.
+
+It is never read here, and not polled while a daemon serves: each request would wake this process.  The kernel keeps
+requests for as long as no daemon reads them.
+
+Where the kernel sends requests again, all daemons have the same descriptor.  Else each has one of its own, and none is
+kept here: what a daemon that died has left unanswered fails when its last duplicate is closed.
+"""
+
+import contextlib
+import logging
+import os
+from collections.abc import Sequence
+
+from s3mount.fuse.device import Device, introduce, mount
+from s3mount.fuse.handshake import GRANTED, InitFlag, InitRequest, Wishes
+from s3mount.mounter.channel import Channel
+
+log = logging.getLogger(__name__)
+
+#: Diagnostic: behave as on a kernel that cannot send requests again.
+_WITHOUT_RESEND = "S3MOUNT_WITHOUT_RESEND"
+
+
+class LentDevice:
+    """A mount whose kernel is content."""
+
+    def __init__(self, device: Device, offer: InitRequest) -> None:
+        self._device = device
+        self._offer = offer
+
+    @classmethod
+    def make(cls, mount_point: str, options: Sequence[str], max_background: int) -> "LentDevice":
+        """Mount.
+
+        Raises:
+            OSError, ValueError: this program cannot mount here; nothing is mounted.
+        """
+        flags = GRANTED & ~InitFlag.HAS_RESEND if _WITHOUT_RESEND in os.environ else GRANTED
+        device = mount(mount_point, set(options))
+        try:
+            return cls(device, introduce(device.fd, Wishes(max_background, flags=flags)))
+        except (OSError, ValueError):
+            device.close()
+            raise
+
+    def lend(self, kind: str, channel: Channel) -> None:
+        """Send it with a message of this kind, to a daemon that may have died: that is seen next."""
+        own = None
+        if not self._offer.flags & InitFlag.HAS_RESEND:
+            try:
+                own = self._device.clone()
+            except OSError as error:
+                log.warning("calls in flight will hang when a daemon dies: the device cannot be cloned: %s", error)
+        with contextlib.suppress(OSError):
+            channel.send(kind, [self._device.fd if own is None else own], offer=self._offer.to_bytes().hex())
+        if own is not None:
+            os.close(own)
+
+    def is_mounted(self) -> bool:
+        """False after an unmount that is complete, or an abort."""
+        return self._device.is_connected()
+
+    def close(self) -> None:
+        """Unmount."""
+        self._device.close()
