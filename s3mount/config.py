@@ -70,6 +70,7 @@ class MountConfig:
 
     Attributes:
         has_takeover: a mounter keeps the mount, and another daemon takes it over when this one dies.
+        hang_timeout_s: of silence, after which it is killed for that; 0 for never.
     """
 
     s3: S3Config
@@ -83,6 +84,7 @@ class MountConfig:
     fuse: FuseConfig
     log: LogConfig
     has_takeover: bool = True
+    hang_timeout_s: float = 30.0
 
 
 @dataclass(frozen=True)

@@ -79,6 +79,13 @@ def logging_to(config: LogConfig, *, is_foreground: bool, pid: int | None = None
         sink.close()
 
 
+def close_stderr() -> None:
+    """Whoever waits for the end of it need not wait for the mount's."""
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 2)
+    os.close(null)
+
+
 def _sink(config: LogConfig, pid: int, *, is_foreground: bool) -> logging.Handler:
     if config.is_off:
         return logging.NullHandler()

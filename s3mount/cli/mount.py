@@ -66,6 +66,8 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
         flag("--dir-mode", type=MODE, default="0755", show_default=True, help="Mode of every directory."),
         flag("--auto-unmount", is_flag=True, help="Unmount when the daemon dies, however it dies."),
         flag("--no-takeover", is_flag=True, help="One process: when it dies the mount is dead."),
+        flag("--hang-timeout", type=DURATION, default="30", show_default=True, metavar="SECONDS",
+             help="Replace a daemon that answers nothing for so long; 0 for never."),
         flag("--metadata-ttl", type=TTL, metavar="TIME",
              help="How long to believe what a name or a directory was: minimal, indefinite, or seconds.  "
              "[default: minimal; with --cache 60]"),
@@ -180,6 +182,7 @@ def build_config(
         ),
         log=_log_config(flags, mount_point),
         has_takeover=not flags["no_takeover"],
+        hang_timeout_s=flags["hang_timeout"],
     )
 
 

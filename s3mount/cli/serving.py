@@ -9,7 +9,8 @@ import click
 
 from s3mount.config import MountConfig
 from s3mount.daemon import background, exits, processes, runtime
-from s3mount.daemon.keeper import Keeper, MounterKeeper, NoKeeper
+from s3mount.daemon.keeper import Keeper, NoKeeper
+from s3mount.daemon.tenant import Tenant
 from s3mount.errors import S3MountError
 from s3mount.logs import logging_to
 from s3mount.mounter.channel import Channel, Hello
@@ -41,13 +42,13 @@ def serve(config: MountConfig, parent: background.Pipe | NoParent, command: Comm
     mounter_pid = os.getpid()
     channel = processes.split(config.fuse.mount_point)
     _introduce(channel, config, command)
-    keeper = MounterKeeper(channel)
+    keeper = Tenant(channel)
     return _serve(config, parent, keeper, mounter_pid, is_foreground=command.is_foreground)
 
 
 def take_over(config: MountConfig, channel: Channel, facts: dict[str, object], *, is_foreground: bool) -> int:
     """The life of a later daemon of a mount; returns its exit code."""
-    keeper = MounterKeeper(channel, facts)
+    keeper = Tenant(channel, facts)
     return _serve(config, NoParent(), keeper, os.getppid(), is_foreground=is_foreground)
 
 
@@ -61,6 +62,7 @@ def _introduce(channel: Channel, config: MountConfig, command: Command) -> None:
         log_directory=None if directory is None else str(directory),
         is_debug=config.log.is_debug,
         is_log_off=config.log.is_off,
+        hang_timeout_s=config.hang_timeout_s,
     )
     channel.send("hello", **vars(hello))
 
@@ -79,6 +81,8 @@ def _serve(
         outcome = background.Outcome(exits.verdict_for(error).code, exits.line_for(error))
         if isinstance(parent, background.Pipe):
             parent.report(outcome)
+        elif keeper.region is not None:
+            keeper.failed(outcome.message)
         elif config.log.is_off or config.log.directory is not None:
             click.echo(f"s3mount: {outcome.message}", err=True)  # the log went elsewhere
         return outcome.code

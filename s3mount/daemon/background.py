@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from s3mount.daemon import mountpoint
 from s3mount.daemon.exits import ExitCode
+from s3mount.logs import close_stderr
 
 #: Seconds, as Mountpoint gives.
 READY_TIMEOUT_S = 30.0
@@ -35,9 +36,7 @@ class Pipe:
 
     def ready(self) -> None:
         """The mount answers: release the parent, and whoever waits for the end of its stderr."""
-        null = os.open(os.devnull, os.O_RDWR)
-        os.dup2(null, 2)
-        os.close(null)
+        close_stderr()
         self.report(Outcome(ExitCode.OK, ""))
 
     def report(self, outcome: Outcome) -> None:

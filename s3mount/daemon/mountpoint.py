@@ -4,18 +4,16 @@ Checked before S3 is asked, because a wrong directory is the user's most likely 
 cheapest to find.  A dead mount that another s3mount left is cleared; any other is reported.
 """
 
-import contextlib
 import errno
 import logging
 import os
 import shlex
 import shutil
-import subprocess
 from pathlib import Path
-from typing import NamedTuple
 
 from s3mount.errors import FuseUnavailable, MountPointUnusable
 from s3mount.fuse.device import unmount
+from s3mount.fuse.mountinfo import mounted_on
 from s3mount.fuse.options import FuseConfig
 
 log = logging.getLogger(__name__)
@@ -24,8 +22,6 @@ FILE_SYSTEM_TYPE = "fuse.s3mount"
 _FUSE_DEVICE = "/dev/fuse"
 _FUSE_CONF = Path("/etc/fuse.conf")
 _FUSERMOUNT = "fusermount3"
-#: The kernel escapes these in mountinfo (proc(5)).
-_ESCAPES = {"\\040": " ", "\\011": "\t", "\\012": "\n", "\\134": "\\"}
 
 
 def check(config: FuseConfig) -> None:
@@ -38,37 +34,6 @@ def check(config: FuseConfig) -> None:
     if os.geteuid() != 0:
         _check_ordinary_user(config)
     _check_directory(config.mount_point)
-
-
-class Mounted(NamedTuple):
-    """What is mounted on a directory: file system type, and "major:minor" of its device."""
-
-    kind: str
-    device: str
-
-
-def mounted_on(path: str) -> Mounted | None:
-    """What is mounted on exactly this directory; None when nothing is."""
-    found = None
-    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines():
-        before, _, after = line.partition(" - ")
-        _, _, device, _, target, *_ = before.split(" ")
-        for escape, character in _ESCAPES.items():
-            target = target.replace(escape, character)
-        if target == path:
-            found = Mounted(after.split(" ")[0], device)  # the last one mounted is on top
-    return found
-
-
-def abort(path: str) -> None:
-    """Fail every call that the mount has not answered, for good: a process stuck in the kernel can end then."""
-    if os.geteuid() == 0:
-        subprocess.run(["umount", "-f", path], check=False, capture_output=True)
-        return
-    taken = mounted_on(path)
-    if taken is not None:
-        with contextlib.suppress(OSError):  # its owner may write it, where fusectl is mounted
-            Path(f"/sys/fs/fuse/connections/{taken.device.partition(':')[2]}/abort").write_text("1", encoding="ascii")
 
 
 def clear_dead(path: str) -> None:

@@ -24,6 +24,7 @@ from s3mount.daemon.keeper import Keeper
 from s3mount.daemon.wiring import Components, components
 from s3mount.errors import MountNotAnswering, sole_cause
 from s3mount.fuse import device, kernel, session
+from s3mount.fuse.mountinfo import mounted_on
 
 log = logging.getLogger(__name__)
 
@@ -73,9 +74,11 @@ async def _run(config: MountConfig, readiness: Readiness, keeper: Keeper) -> Non
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _stop_signals())  # a later daemon is started with them blocked
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_announce, config, readiness, keeper, parts)
-                nursery.start_soon(keeper.watch)
+                nursery.start_soon(keeper.watch, parts.boundary)
                 nursery.start_soon(_stop_on_signal, signals, mount_point, parts, nursery, keeper)
-                await session.serve()
+                with keeper.patience:
+                    await session.serve()
+                await keeper.hand_over()
                 nursery.cancel_scope.cancel()
             keeper.stopping()
             parts.notifier.close()
@@ -103,7 +106,7 @@ async def _announce(config: MountConfig, readiness: Readiness, keeper: Keeper, p
     with trio.move_on_after(_ANSWER_S):
         command = ["stat", "-f", mount_point]
         probe = await trio.run_process(command, check=False, capture_stdout=True, capture_stderr=True)
-        mounted = mountpoint.mounted_on(mount_point)
+        mounted = mounted_on(mount_point)
         if mounted is None:
             return  # somebody unmounted it, or asked us to stop, before it was ready
         if probe.returncode == 0 and mounted.kind == mountpoint.FILE_SYSTEM_TYPE:

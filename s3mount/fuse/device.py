@@ -23,6 +23,7 @@ from collections.abc import Set
 from pathlib import Path
 
 from s3mount.fuse.handshake import MAX_PAGES, InitRequest, Wishes, agree
+from s3mount.fuse.mountinfo import mounted_on
 from s3mount.units import KIB
 
 log = logging.getLogger(__name__)
@@ -38,6 +39,7 @@ _INIT_BUFFER = 64 * KIB
 _CLONE = 0x8004E500
 #: Of mount(2).
 _FLAGS = {"ro": 1, "nosuid": 2, "nodev": 4, "noexec": 8, "noatime": 1024}
+_MNT_FORCE = 1
 _MNT_DETACH = 2
 #: Arguments of mount(2) on their own.
 _NOT_FOR_KERNEL = ("fsname=", "subtype=")
@@ -77,6 +79,10 @@ class Device:
             os.close(fd)
             raise
         return fd
+
+    def abort(self) -> None:
+        """See `abort`."""
+        abort(self._path)
 
     def close(self) -> None:
         """Fail what was not answered, and unmount.
@@ -189,6 +195,20 @@ def _pages_limit() -> int:
         return int(Path("/proc/sys/fs/fuse/max_pages_limit").read_text(encoding="ascii"))
     except (OSError, ValueError):
         return MAX_PAGES
+
+
+def abort(path: str) -> None:
+    """Fail every call that the mount there has not answered, for good: a process stuck in the kernel can end then.
+
+    Another user than root can only where fusectl is mounted, whose files are the mount's owner's.
+    """
+    if os.geteuid() == 0:
+        _libc.umount2(os.fsencode(path), _MNT_FORCE)  # says "busy", and does it all the same
+        return
+    taken = mounted_on(path)
+    if taken is not None:
+        with contextlib.suppress(OSError):
+            Path(f"/sys/fs/fuse/connections/{taken.device.partition(':')[2]}/abort").write_text("1", encoding="ascii")
 
 
 def unmount(path: str) -> None:

@@ -16,6 +16,7 @@ INVARIANT: when `mounted` ends, however it ends, nothing is mounted that this pr
 import contextlib
 import logging
 import os
+import select
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -23,6 +24,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import pyfuse3
+import trio
 
 from s3mount.errors import FuseUnavailable
 from s3mount.fuse.device import introduce, mount
@@ -36,7 +38,9 @@ log = logging.getLogger(__name__)
 _MIN_TASKS = 32
 #: Requests in flight: 1,024 in the background (config's most connections), and as many opens and look-ups, which the
 #: kernel sends without limit, beside them.
-_MAX_TASKS = 2048
+MAX_TASKS = 2048
+#: Seconds to look for a moment without a request that waits to be read.
+_QUIET_S = 1.0
 
 
 class ServedDevice(Protocol):
@@ -158,7 +162,24 @@ def _init(operations: Operations, where: str, config: FuseConfig) -> None:
 async def serve() -> None:
     """Answer requests until the mount is gone or the task is cancelled."""
     try:
-        await pyfuse3.main(min_tasks=_MIN_TASKS, max_tasks=_MAX_TASKS)
+        await pyfuse3.main(min_tasks=_MIN_TASKS, max_tasks=MAX_TASKS)
     except* ConnectionAbortedError:
         # An unmount that comes while pyfuse3 takes a request off the device ends it with this, not with ENODEV.
         log.debug("the connection ended while a request was read from it")
+
+
+async def stop_reading(fd: int) -> None:
+    """Take no more requests from the kernel; `serve` returns when those that were taken are answered.
+
+    A request that is read after pyfuse3 was told to end is dropped (libfuse's fuse_session_receive_buf), so that
+    is said at a moment when there is none to read, if one comes.
+
+    Args:
+        fd: of the device.
+    """
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    with trio.move_on_after(_QUIET_S):
+        while poll.poll(0):
+            await trio.lowlevel.checkpoint()
+    pyfuse3.terminate()

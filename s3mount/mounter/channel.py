@@ -11,8 +11,17 @@ are, in the order in which a mount comes to be:
                        stopping   somebody asked it to
     mounter → daemon   take over  the first message to a later daemon: `Hello` and what was said with `ready`
     daemon → mounter   prepared   everything is done that does not need the device
+                       failed     and why; it ends
     mounter → daemon   go         the device
+    daemon → mounter   restart    somebody asked for a new daemon
+    mounter → daemon   cannot     and why
+                       drain      a new one is prepared: answer what was read, and read no more
+    daemon → mounter   drained    the new one may have the device
+    mounter → daemon   released   and has it, and answers
+                       busy?      nobody answers the mount
+    daemon → mounter   busy       and why; without it the daemon is killed
 
+A mounter may be older than its daemons, so a message may only get more facts, and what is not known is passed over.
 Signals are signals, and the end of a process is the end of its socket.
 """
 
@@ -35,6 +44,7 @@ class Hello:
         arguments: of the command, for the next daemon; with `directory`, against which they are resolved.
         mount_point: as it was resolved before anything was mounted there.
         log_directory, is_debug, is_log_off: as `LogConfig`.
+        hang_timeout_s: 0 for never.
     """
 
     arguments: list[str]
@@ -44,6 +54,7 @@ class Hello:
     log_directory: str | None
     is_debug: bool
     is_log_off: bool
+    hang_timeout_s: float
 
 
 class Message(NamedTuple):

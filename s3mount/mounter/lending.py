@@ -7,14 +7,13 @@ Where the kernel sends requests again, all daemons have the same descriptor.  El
 kept here: what a daemon that died has left unanswered fails when its last duplicate is closed.
 """
 
-import contextlib
 import logging
 import os
 from collections.abc import Sequence
 
 from s3mount.fuse.device import Device, introduce, mount
 from s3mount.fuse.handshake import GRANTED, InitFlag, InitRequest, Wishes
-from s3mount.mounter.channel import Channel
+from s3mount.mounter.offspring import Offspring
 
 log = logging.getLogger(__name__)
 
@@ -44,22 +43,25 @@ class LentDevice:
             device.close()
             raise
 
-    def lend(self, kind: str, channel: Channel) -> None:
-        """Send it with a message of this kind, to a daemon that may have died: that is seen next."""
+    def lend(self, kind: str, daemon: Offspring) -> None:
+        """Send it with a message of this kind."""
         own = None
         if not self._offer.flags & InitFlag.HAS_RESEND:
             try:
                 own = self._device.clone()
             except OSError as error:
                 log.warning("calls in flight will hang when a daemon dies: the device cannot be cloned: %s", error)
-        with contextlib.suppress(OSError):
-            channel.send(kind, [self._device.fd if own is None else own], offer=self._offer.to_bytes().hex())
+        daemon.tell(kind, [self._device.fd if own is None else own], offer=self._offer.to_bytes().hex())
         if own is not None:
             os.close(own)
 
     def is_mounted(self) -> bool:
         """False after an unmount that is complete, or an abort."""
         return self._device.is_connected()
+
+    def abort(self) -> None:
+        """Fail every call that is not answered, also of a daemon that cannot be killed."""
+        self._device.abort()
 
     def close(self) -> None:
         """Unmount."""

@@ -1,8 +1,12 @@
 """One daemon, as its parent knows it."""
 
+import contextlib
 import os
+import select
 import signal
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 from s3mount.mounter.channel import Channel
 from s3mount.mounter.signals import STOPPING
@@ -17,13 +21,16 @@ class Offspring:
     Attributes:
         channel: closed, and None, when the other end is.
         is_prepared: it waits for the device.
-        serving_since: on the caller's clock; None before it serves.
+        started_at, serving_since: on the caller's clock; None before it serves.
+        reason: why it failed, in its own words, if it had any.
     """
 
     def __init__(self, pid: int, channel: Channel) -> None:
         self.pid = pid
         self.channel: Channel | None = channel
         self.is_prepared = False
+        self.started_at = 0.0
+        self.reason = ""
         self.serving_since: float | None = None
         self._code: int | None = None
 
@@ -58,6 +65,16 @@ class Offspring:
         """A signal; none is sent to a process that has been waited for, whose id may be another's."""
         if self._code is None:
             os.kill(self.pid, number)
+
+    def tell(self, kind: str, descriptors: Sequence[int] = (), **facts: Any) -> None:
+        """Say something to a daemon that may have died: that is seen next."""
+        if self.channel is not None:
+            with contextlib.suppress(OSError):
+                self.channel.send(kind, descriptors, **facts)
+
+    def has_news(self) -> bool:
+        """Whether it has said something, or hung up."""
+        return self.channel is not None and bool(select.select([self.channel], [], [], 0)[0])
 
     def kill(self) -> None:
         """It is not needed; returns when it has ended, which is at once for one that has no device."""

@@ -1,4 +1,4 @@
-"""Signals as something to poll for: what asks to stop, and the end of a child."""
+"""Signals as something to poll for: what asks to stop or to restart, and the end of a child."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ class Signals:
 
     def __enter__(self) -> "Signals":
         signal.set_wakeup_fd(self._writer)
-        for number in (*STOPPING, signal.SIGCHLD):
+        for number in (*STOPPING, signal.SIGUSR2, signal.SIGCHLD):
             if number == signal.SIGCHLD or signal.getsignal(number) is not signal.SIG_IGN:  # as nohup ignores
                 signal.signal(number, self._note)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
@@ -41,7 +41,7 @@ class Signals:
         return self._reader
 
     def take(self) -> list[int]:
-        """What asked to stop since the last call."""
+        """What was asked for since the last call."""
         while True:
             try:
                 if len(os.read(self._reader, 512)) < 512:
