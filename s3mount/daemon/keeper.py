@@ -47,8 +47,8 @@ class Keeper(Protocol):
         """What serves is inside it."""
         ...
 
-    async def hand_over(self) -> None:
-        """Nothing is served any more; returns when this process need not live on for another."""
+    async def hand_over(self) -> bool:
+        """Nothing is served here any more; returns whether another serves, as soon as it can do without this one."""
         ...
 
     async def watch(self, boundary: Boundary) -> None:
@@ -85,9 +85,10 @@ class NoKeeper:
     def failed(self, reason: str) -> None:
         """The exit code says it."""
 
-    async def hand_over(self) -> None:
+    async def hand_over(self) -> bool:
         """To nobody."""
         await trio.lowlevel.checkpoint()
+        return False
 
     async def watch(self, boundary: Boundary) -> None:
         """There is nobody to watch."""

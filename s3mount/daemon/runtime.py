@@ -78,11 +78,11 @@ async def _run(config: MountConfig, readiness: Readiness, keeper: Keeper) -> Non
                 nursery.start_soon(_stop_on_signal, signals, mount_point, parts, nursery, keeper)
                 with keeper.patience:
                     await session.serve()
-                await keeper.hand_over()
+                was_handed_over = await keeper.hand_over()
                 nursery.cancel_scope.cancel()
             keeper.stopping()
             parts.notifier.close()
-        _log_summary(parts)
+        _log_summary(parts, "handed over" if was_handed_over else "unmounted")
 
 
 def _stop_signals() -> list[signal.Signals]:
@@ -133,14 +133,14 @@ async def _stop_on_signal(
         return
 
 
-def _log_summary(parts: Components) -> None:
+def _log_summary(parts: Components, end: str) -> None:
     log.info("readers waited %s", parts.filesystem.statistics().reader_wait_seconds)
     if parts.disk is not None:
         for directory, counts in parts.disk.statistics().items():
             log.info("disk cache %s: %s", directory, counts)
     requests = parts.store.statistics()
     log.info(
-        "unmounted after %d requests (%d LIST, %d HEAD, %d GET) and %d bytes read; answers: %s",
-        requests.requests, requests.lists, requests.heads, requests.gets, requests.bytes_read,
+        "%s after %d requests (%d LIST, %d HEAD, %d GET) and %d bytes read; answers: %s",
+        end, requests.requests, requests.lists, requests.heads, requests.gets, requests.bytes_read,
         parts.boundary.statistics(),
     )  # fmt: skip

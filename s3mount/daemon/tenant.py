@@ -141,13 +141,14 @@ class Tenant:
         if self._can_resend:
             self.patience.deadline = trio.current_time() + _ANSWER_S
 
-    async def hand_over(self) -> None:
+    async def hand_over(self) -> bool:
         """Tell the mounter that the next one may have the device, and live on until it serves."""
         if self._is_draining:
             self._say("drained")
             with trio.move_on_after(_RELEASE_S):
                 await self._was_released.wait()
         await trio.lowlevel.checkpoint()
+        return self._is_draining
 
     @property
     def is_alone(self) -> bool:

@@ -93,6 +93,8 @@ class Crew:
         """Who serves next: the standby, or a new process; None while it is too early for one, or impossible."""
         if self._clock() >= self._next_at:
             self.serving, self.standby = self.standby or self._start(), None
+            if self.serving is not None:
+                self.serving.called_at = self._clock()
         return self.serving
 
     def retire(self) -> None:
@@ -157,7 +159,6 @@ class Crew:
             self._next_at = self._standby_at = self._clock() + max(1.0, self._pauses.after(0.0))
             log.error("no daemon can be started: %s", error)  # noqa: TRY400  the errno says it all
             return None
-        daemon.started_at = self._clock()
         daemon.tell("take over", hello=vars(self._hello), facts=self.facts)
         return daemon
 

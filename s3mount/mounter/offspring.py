@@ -21,7 +21,7 @@ class Offspring:
     Attributes:
         channel: closed, and None, when the other end is.
         is_prepared: it waits for the device.
-        started_at, serving_since: on the caller's clock; None before it serves.
+        called_at, serving_since: when it was its turn, on the caller's clock; None before it serves.
         reason: why it failed, in its own words, if it had any.
     """
 
@@ -29,7 +29,7 @@ class Offspring:
         self.pid = pid
         self.channel: Channel | None = channel
         self.is_prepared = False
-        self.started_at = 0.0
+        self.called_at = 0.0
         self.reason = ""
         self.serving_since: float | None = None
         self._code: int | None = None

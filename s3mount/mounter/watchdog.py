@@ -90,7 +90,7 @@ class Watchdog:
 
     def _is_late(self, daemon: Offspring, now: float) -> bool:
         if daemon.serving_since is None:
-            return now - daemon.started_at >= max(self._timeout_s, _START_S)
+            return now - daemon.called_at >= max(self._timeout_s, _START_S)
         try:
             self._prober.ask()
         except OSError as error:

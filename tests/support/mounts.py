@@ -75,11 +75,22 @@ class Mount:
         return self.process.wait(30)
 
 
+def children(pid: int) -> list[int]:
+    """The daemons that a mounter has, the one that serves first."""
+    found = []
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split():
+        try:
+            is_daemon = b"s3mount" in Path(f"/proc/{child}/cmdline").read_bytes()
+        except OSError:
+            continue  # it ended meanwhile
+        if is_daemon:
+            found.append(int(child))
+    return found
+
+
 def daemon_pid(pid: int) -> int:
     """The daemon of a mounter; a process without one is the daemon."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
-    daemons = [child for child in children if b"s3mount" in Path(f"/proc/{child}/cmdline").read_bytes()]
-    return int(daemons[0]) if daemons else pid
+    return next(iter(children(pid)), pid)
 
 
 def is_mounted(path: Path) -> bool:
