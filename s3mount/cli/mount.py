@@ -36,6 +36,8 @@ from s3mount.fuse.kernel import READ_AHEAD_KIB, READ_AHEAD_RANGE_KIB
 from s3mount.fuse.options import FuseConfig
 from s3mount.limits import this_host
 from s3mount.logs import LogConfig
+from s3mount.mounter.keeping import kept
+from s3mount.mounter.sdnotify import take_kept
 from s3mount.units import MIB, format_size
 
 #: The kernel's ids have 32 bits, and chown(2) takes the last one for "leave it".
@@ -114,11 +116,12 @@ class _OneLineUsage(click.Command):
 @click.version_option(__version__, prog_name="s3mount")
 def main(bucket: str, directory: str, **flags: Any) -> None:
     """Mount BUCKET (a name, an access point ARN, or s3://name/prefix/) on DIRECTORY."""
+    found = kept(take_kept(os.environ, os.getpid()), directory)
     try:
-        config = build_config(bucket, directory, flags, os.environ)
+        config = build_config(bucket, directory, flags, os.environ, None if found is None else found.mount_point)
     except S3MountError as error:
         _fail(error)
-    command = Command(sys.argv[1:], os.getcwd(), flags["foreground"])
+    command = Command(sys.argv[1:], os.getcwd(), flags["foreground"], found)
     if flags["foreground"]:
         sys.exit(serve(config, NoParent(), command))
     outcome = background.start(lambda pipe: serve(config, pipe, command), config.fuse.mount_point)

@@ -13,18 +13,24 @@ from s3mount.daemon.keeper import Keeper, NoKeeper
 from s3mount.daemon.tenant import Tenant
 from s3mount.errors import S3MountError
 from s3mount.logs import logging_to
-from s3mount.mounter.channel import Channel, Hello
+from s3mount.mounter.channel import MEMORIES, Channel, Hello, Message
+from s3mount.mounter.keeping import Kept
 from s3mount.mounter.sdnotify import ServiceManager
 
 log = logging.getLogger(__name__)
 
 
 class Command(NamedTuple):
-    """How the command was started; a later daemon is started with the same arguments, in the same directory."""
+    """How the command was started; a later daemon is started with the same arguments, in the same directory.
+
+    Attributes:
+        kept: a mount that an earlier mounter left to the service manager.
+    """
 
     arguments: Sequence[str]
     directory: str
     is_foreground: bool
+    kept: Kept | None
 
 
 class NoParent:
@@ -41,18 +47,19 @@ def serve(config: MountConfig, parent: background.Pipe | NoParent, command: Comm
         return _serve(config, parent, NoKeeper(manager), os.getpid(), is_foreground=command.is_foreground)
     mounter_pid = os.getpid()
     channel = processes.split(config.fuse.mount_point)
-    _introduce(channel, config, command)
-    keeper = Tenant(channel)
+    memories = _introduce(channel, config, command)
+    keeper = Tenant(channel, memories, None if command.kept is None else command.kept.facts)
     return _serve(config, parent, keeper, mounter_pid, is_foreground=command.is_foreground)
 
 
-def take_over(config: MountConfig, channel: Channel, facts: dict[str, object], *, is_foreground: bool) -> int:
-    """The life of a later daemon of a mount; returns its exit code."""
-    keeper = Tenant(channel, facts)
+def take_over(config: MountConfig, channel: Channel, message: Message, *, is_foreground: bool) -> int:
+    """The life of a later daemon of a mount, which was told to take over; returns its exit code."""
+    keeper = Tenant(channel, message.descriptors, message.facts["facts"])
     return _serve(config, NoParent(), keeper, os.getppid(), is_foreground=is_foreground)
 
 
-def _introduce(channel: Channel, config: MountConfig, command: Command) -> None:
+def _introduce(channel: Channel, config: MountConfig, command: Command) -> list[int]:
+    """Tell the mounter what it must know; returns the memory files that it keeps."""
     directory = config.log.directory
     hello = Hello(
         arguments=list(command.arguments),
@@ -64,7 +71,15 @@ def _introduce(channel: Channel, config: MountConfig, command: Command) -> None:
         is_log_off=config.log.is_off,
         hang_timeout_s=config.hang_timeout_s,
     )
-    channel.send("hello", **vars(hello))
+    kept = command.kept
+    if kept is None:
+        memories = [os.memfd_create(f"s3mount-{name}", os.MFD_CLOEXEC) for name in MEMORIES]
+        channel.send("hello", memories, **vars(hello))
+        return memories
+    channel.send("hello", kept.memories, **vars(hello))
+    channel.send("kept", [kept.device.fd], offer=kept.offer.to_bytes().hex(), facts=kept.facts)
+    os.close(kept.device.fd)
+    return kept.memories
 
 
 def _serve(

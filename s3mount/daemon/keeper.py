@@ -16,11 +16,14 @@ class Keeper(Protocol):
 
     Attributes:
         region: the bucket's, when this is not the first daemon of the mount; else None.
+        memories: descriptors of memory files that outlive this process, as `MEMORIES` names them, or the first of
+            them; none where nothing takes over.  Another daemon writes them until it is this one's `turn`.
         started_s: when the mount was made, in seconds since 1970: the time of its directories.
     """
 
     region: str | None
     started_s: int
+    memories: list[int]
 
     async def turn(self) -> None:
         """Until nobody else serves the mount."""
@@ -64,6 +67,7 @@ class NoKeeper:
     def __init__(self, manager: ServiceManager) -> None:
         self._manager = manager
         self.started_s = int(time.time())
+        self.memories: list[int] = []
         self.patience = trio.CancelScope()
 
     async def turn(self) -> None:

@@ -102,6 +102,7 @@ async def _announce(config: MountConfig, readiness: Readiness, keeper: Keeper, p
     if keeper.region is not None:
         log.info("taken over: %s on %s", where, mount_point)
         keeper.ready(f"serving {where}", parts.region)
+        readiness.ready()
         return
     with trio.move_on_after(_ANSWER_S):
         command = ["stat", "-f", mount_point]

@@ -32,11 +32,13 @@ class Tenant:
     """`Keeper` by the daemon's end of the channel.
 
     Args:
+        memories: see `Keeper`.
         facts: what was said to `ready` by the first daemon; None for the first.
     """
 
-    def __init__(self, channel: Channel, facts: dict[str, Any] | None = None) -> None:
+    def __init__(self, channel: Channel, memories: list[int], facts: dict[str, Any] | None = None) -> None:
         self._channel = channel
+        self.memories = memories
         self._is_successor = facts is not None
         self._is_alone = False
         self._device: Device | None = None

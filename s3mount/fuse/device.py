@@ -158,7 +158,9 @@ def _mount_by_helper(path: str, options: Set[str]) -> Device:
             stderr=subprocess.DEVNULL,
         )
         theirs.close()
-        _, descriptors, _, _ = socket.recv_fds(ours, 1, 1, socket.MSG_CMSG_CLOEXEC)
+        _, descriptors, _, _ = socket.recv_fds(ours, 1, 1)
+        for fd in descriptors:
+            os.set_inheritable(fd, False)  # noqa: FBT003  recv_fds leaves out its flags, and so MSG_CMSG_CLOEXEC
         helper = _Helper(process, ours)
         if descriptors and "auto_unmount" in options:
             stack.pop_all()

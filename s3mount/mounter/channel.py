@@ -3,13 +3,15 @@
 Each message is one packet: it arrives whole or not at all, also when its sender is killed in the middle.  Which they
 are, in the order in which a mount comes to be:
 
-    daemon → mounter   hello      who is mounted, how it was started, where the log goes (`Hello`)
+    daemon → mounter   hello      who is mounted, how it was started, where the log goes (`Hello`); with the memory
+                                  files that outlive it (`MEMORIES`)
+                       kept       a mount that an earlier mounter made, with what its first daemon said with `ready`
                        mount      make this mount
     mounter → daemon   mounted    the device, and the INIT message for libfuse
                        refused    and why; the daemon lets libfuse mount, and the mounter only waits for its end
     daemon → mounter   ready      the mount answers; with what a later daemon need not find out again
                        stopping   somebody asked it to
-    mounter → daemon   take over  the first message to a later daemon: `Hello` and what was said with `ready`
+    mounter → daemon   take over  the first message to a later daemon: `Hello`, what was said with `ready`, the files
     daemon → mounter   prepared   everything is done that does not need the device
                        failed     and why; it ends
     mounter → daemon   go         the device
@@ -26,11 +28,15 @@ Signals are signals, and the end of a process is the end of its socket.
 """
 
 import json
+import os
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+#: Memory files that the mounter keeps for its daemons and never reads: the directories that the kernel knows, the open
+#: files, and the calls in flight.  A later version may only append to this.
+MEMORIES = ("directories", "handles", "calls")
 #: A command line can have 128 KiB an argument; what is longer than a socket's buffer is refused by send(2).
 _MAX_BYTES = 1 << 18
 _MAX_DESCRIPTORS = 8
@@ -100,16 +106,16 @@ class Channel:
             OSError: nobody is at the other end.
         """
         packet = json.dumps({"kind": kind, **facts}).encode()
-        socket.send_fds(self._sock, [packet], descriptors, socket.MSG_NOSIGNAL)
+        socket.send_fds(self._sock, [packet], descriptors)
 
     def receive(self) -> Message | None:
         """What the other end says next, waiting for it; None when it has ended."""
         try:
-            packet, descriptors, _, _ = socket.recv_fds(
-                self._sock, _MAX_BYTES, _MAX_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
-            )
+            packet, descriptors, _, _ = socket.recv_fds(self._sock, _MAX_BYTES, _MAX_DESCRIPTORS)
         except ConnectionResetError:
             return None
+        for fd in descriptors:
+            os.set_inheritable(fd, False)  # noqa: FBT003  recv_fds leaves out its flags, and so MSG_CMSG_CLOEXEC
         if not packet:
             return None
         facts = json.loads(packet)

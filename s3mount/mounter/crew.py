@@ -10,7 +10,7 @@ INVARIANT: no process is forgotten: who no longer serves is retired until it has
 import logging
 import math
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from s3mount.mounter.channel import Hello
@@ -31,18 +31,22 @@ class Crew:
     """Starts them, waits for them.
 
     Args:
+        memories: descriptors of what outlives a daemon.
         first: the daemon that serves first; it was not started here.
         clock: seconds, from anywhere.
 
     Attributes:
+        memories: as they were given.
         serving: the daemon that has the device, or will have it next; None between two.
         facts: what the first one found out; None until it is ready.
     """
 
-    def __init__(self, hello: Hello, first: Offspring, clock: Callable[[], float]) -> None:
+    def __init__(self, hello: Hello, memories: Sequence[int], first: Offspring, clock: Callable[[], float]) -> None:
         self._hello = hello
+        self.memories = memories
         self._clock = clock
         self.facts: dict[str, Any] | None = None
+        first.called_at = clock()
         self.serving: Offspring | None = first
         self._next_at = 0.0
         self._pauses = Pauses()
@@ -159,7 +163,7 @@ class Crew:
             self._next_at = self._standby_at = self._clock() + max(1.0, self._pauses.after(0.0))
             log.error("no daemon can be started: %s", error)  # noqa: TRY400  the errno says it all
             return None
-        daemon.tell("take over", hello=vars(self._hello), facts=self.facts)
+        daemon.tell("take over", self.memories, hello=vars(self._hello), facts=self.facts)
         return daemon
 
     def stop(self, number: int) -> None:

@@ -13,7 +13,10 @@ from collections.abc import Sequence
 
 from s3mount.fuse.device import Device, introduce, mount
 from s3mount.fuse.handshake import GRANTED, InitFlag, InitRequest, Wishes
+from s3mount.mounter.crew import Crew
+from s3mount.mounter.keeping import to_keep
 from s3mount.mounter.offspring import Offspring
+from s3mount.mounter.sdnotify import ServiceManager
 
 log = logging.getLogger(__name__)
 
@@ -24,9 +27,16 @@ _WITHOUT_RESEND = "S3MOUNT_WITHOUT_RESEND"
 class LentDevice:
     """A mount whose kernel is content."""
 
-    def __init__(self, device: Device, offer: InitRequest) -> None:
+    def __init__(self, mount_point: str, device: Device, offer: InitRequest) -> None:
+        self._mount_point = mount_point
         self._device = device
         self._offer = offer
+        self._is_kept = False
+
+    @classmethod
+    def kept(cls, mount_point: str, fd: int, offer: str) -> "LentDevice":
+        """A mount that was made before; the descriptor is taken."""
+        return cls(mount_point, Device(fd, mount_point), InitRequest.parse(bytes.fromhex(offer)))
 
     @classmethod
     def make(cls, mount_point: str, options: Sequence[str], max_background: int) -> "LentDevice":
@@ -38,7 +48,7 @@ class LentDevice:
         flags = GRANTED & ~InitFlag.HAS_RESEND if _WITHOUT_RESEND in os.environ else GRANTED
         device = mount(mount_point, set(options))
         try:
-            return cls(device, introduce(device.fd, Wishes(max_background, flags=flags)))
+            return cls(mount_point, device, introduce(device.fd, Wishes(max_background, flags=flags)))
         except (OSError, ValueError):
             device.close()
             raise
@@ -54,6 +64,12 @@ class LentDevice:
         daemon.tell(kind, [self._device.fd if own is None else own], offer=self._offer.to_bytes().hex())
         if own is not None:
             os.close(own)
+
+    def keep_with(self, manager: ServiceManager, crew: Crew) -> None:
+        """Leave it to the service manager, should this process die: once is enough."""
+        if not self._is_kept and crew.facts is not None:
+            self._is_kept = True
+            manager.keep(to_keep(self._mount_point, self._device.fd, self._offer, crew.memories, crew.facts))
 
     def is_mounted(self) -> bool:
         """False after an unmount that is complete, or an abort."""

@@ -7,9 +7,6 @@
 The daemon that was started first has checked everything that a user can have got wrong; if it ends before it is
 ready, its exit code is the command's.  Later ones are told what it found out.
 
-A restart on demand: a new daemon prepares itself; then the one that serves answers what it has read and reads no more,
-and the new one gets the device.
-
 INVARIANT: when `run` returns there is no daemon that can be killed, and nothing is mounted; unless libfuse mounted, and
 its daemon was killed.
 """
@@ -25,8 +22,10 @@ from typing import Any
 from s3mount.logs import close_stderr
 from s3mount.mounter.channel import Hello, Message
 from s3mount.mounter.crew import Crew
+from s3mount.mounter.keeping import KEPT
 from s3mount.mounter.lending import LentDevice
 from s3mount.mounter.offspring import Offspring
+from s3mount.mounter.renewal import Renewal
 from s3mount.mounter.sdnotify import ServiceManager
 from s3mount.mounter.signals import Signals
 from s3mount.mounter.watchdog import Step, Watchdog
@@ -37,29 +36,28 @@ log = logging.getLogger(__name__)
 _STOP_S = 15.0
 #: Seconds from the kill of a daemon that hangs until it is not waited for: it may be stuck in the kernel.
 _DIE_S = 2.0
-#: ExitCode.NOT_ANSWERING
-_NOT_ANSWERING = 8
+_NOT_ANSWERING = 8  # ExitCode
 
 
 class Mounter:
     """One mount.
 
     Args:
-        first: the daemon that was started with this process.
+        crew: with the daemon that was started with this process.
         clock: seconds, from anywhere.
     """
 
     def __init__(
-        self, hello: Hello, first: Offspring, manager: ServiceManager, clock: Callable[[], float] = time.perf_counter
+        self, hello: Hello, crew: Crew, manager: ServiceManager, clock: Callable[[], float] = time.perf_counter
     ) -> None:
         self._hello = hello
         self._manager = manager
         self._clock = clock
         self._signals = Signals()
-        self._crew = Crew(hello, first, clock)
+        self._crew = crew
         self._watchdog = Watchdog(hello.mount_point, hello.hang_timeout_s, clock)
         self._device: LentDevice | None = None
-        self._renewal: Offspring | None = None
+        self._renewal = Renewal(crew)
         self._predecessor: Offspring | None = None
         self._silent_at = 0.0
         self._kill_at = math.inf
@@ -80,6 +78,7 @@ class Mounter:
         self._crew.close()
         if self._device is not None:
             self._device.close()
+            self._manager.drop(KEPT)
         return self._code
 
     @property
@@ -106,7 +105,7 @@ class Mounter:
         if self._is_stopping:
             return
         if number == signal.SIGUSR2:
-            self._renew()
+            self._renewal.begin(can_take_over=self._device is not None)
             return
         self._kill_at = self._clock() + _STOP_S
         self._crew.stop(number)
@@ -123,25 +122,33 @@ class Mounter:
 
     def _heed(self, message: Message, daemon: Offspring) -> None:
         """Of kinds that are not known, a newer daemon's, nothing is needed here."""
-        if message.kind == "mount":
-            self._mount(daemon, **message.facts)
-        elif message.kind == "prepared":
-            daemon.is_prepared = True
-            self._become_prepared(daemon)
-        elif message.kind == "ready":
-            self._become_ready(daemon, **message.facts)
+        facts = message.facts
+        if message.kind == "ready":
+            self._become_ready(daemon, **facts)
         elif message.kind == "failed":
-            daemon.reason = message.facts["reason"]
+            daemon.reason = facts["reason"]
         elif message.kind == "busy":
-            self._watchdog.excuse(**message.facts)
+            self._watchdog.excuse(**facts)
         elif message.kind == "stopping":
             self._manager.stopping()
         elif message.kind == "restart":
-            self._renew()
+            self._renewal.begin(can_take_over=self._device is not None)
         elif message.kind == "drained" and daemon is self._crew.serving:
-            self._predecessor = daemon
-            self._silent_at = self._clock()
+            self._predecessor, self._silent_at = daemon, self._clock()
             self._crew.retire()
+        else:
+            self._heed_about_device(message, daemon)
+
+    def _heed_about_device(self, message: Message, daemon: Offspring) -> None:
+        if message.kind == "mount":
+            self._mount(daemon, **message.facts)
+        elif message.kind == "kept":
+            self._silent_at, self._crew.facts = self._clock(), message.facts["facts"]
+            self._device = LentDevice.kept(self._hello.mount_point, message.descriptors[0], message.facts["offer"])
+        elif message.kind == "prepared":
+            daemon.is_prepared = True
+            if daemon is self._crew.serving and self._device is not None:
+                self._device.lend("go", daemon)
 
     def _mount(self, daemon: Offspring, options: list[str], max_background: int) -> None:
         try:
@@ -151,42 +158,21 @@ class Mounter:
         else:
             self._device.lend("mounted", daemon)
 
-    def _become_prepared(self, daemon: Offspring) -> None:
-        if daemon is self._crew.serving and self._device is not None:
-            self._device.lend("go", daemon)
-        elif daemon is self._renewal:
-            self._renewal = None
-            self._tell("drain")
-
     def _become_ready(self, daemon: Offspring, status: str, **facts: Any) -> None:
         now = daemon.serving_since = self._clock()
         if self._crew.facts is None:
             self._crew.facts = facts
-            self._manager.ready(status)
             if not self._hello.is_foreground:
                 close_stderr()
         else:
             log.info("process %d serves the mount, which nobody served for %.2f s", daemon.pid, now - self._silent_at)
+        self._manager.ready(status)
         if self._device is not None:
             self._crew.plan_standby(is_urgent=self._silent_at > 0 and self._predecessor is None)
+            self._device.keep_with(self._manager, self._crew)
         if self._predecessor is not None:
             self._predecessor.tell("released")
         self._predecessor = None
-
-    def _renew(self) -> None:
-        """A new daemon of the installed code is to take the mount over from one that works."""
-        self._renewal = self._crew.renew_standby() if self._device is not None else None
-        if self._renewal is None:
-            self._refuse("libfuse made this mount" if self._device is None else "no process can be started")
-
-    def _refuse(self, reason: str) -> None:
-        self._renewal = None
-        log.error("not restarted: %s", reason)
-        self._tell("cannot", reason=reason)
-
-    def _tell(self, kind: str, **facts: Any) -> None:
-        if self._crew.serving is not None:
-            self._crew.serving.tell(kind, **facts)
 
     # -- lives -----------------------------------------------------------------------------
 
@@ -197,8 +183,7 @@ class Mounter:
             self._pass_on()
         if self._code is None:
             self._crew.tend()
-            if self._renewal is not None and self._renewal not in self._crew.members:
-                self._refuse(self._renewal.reason or "the new daemon did not start; its lines above say why")
+            self._renewal.go_on()
 
     def _look_after_daemon(self, daemon: Offspring) -> None:
         code = daemon.exit_code()
@@ -235,7 +220,7 @@ class Mounter:
         if self._device is None or self._crew.facts is None:
             self._code = code
         elif code == 0 or self._is_stopping or not self._device.is_mounted():
-            self._code = max(code, 0)
+            self._code = max(code, 0) if daemon.serving_since is not None else 0
         else:
             self._silent_at = self._clock()
             self._crew.bury(code)

@@ -51,14 +51,23 @@ class Installation:
     """A copy of the program that the mount runs, and that a test can break and mend."""
 
     def __init__(self, directory: Path) -> None:
-        self._broken = directory / "tree" / "s3mount" / "cli" / "successor.py"
-        shutil.copytree(PACKAGE, directory / "tree" / "s3mount", ignore=shutil.ignore_patterns("__pycache__"))
+        self._tree = directory / "tree" / "s3mount"
+        self._broken = self._tree / "cli" / "successor.py"
+        shutil.copytree(PACKAGE, self._tree, ignore=shutil.ignore_patterns("__pycache__"))
         self._text = self._broken.read_text(encoding="utf-8")
         self.env = aws_environment(PYTHONPATH=str(directory / "tree"))
 
     def break_it(self) -> None:
         """No later daemon can start."""
         self._broken.write_text("import sys\nsys.exit(3)\n", encoding="utf-8")
+
+    def have_it_hang(self) -> None:
+        """A later daemon stops itself when it is to serve."""
+        tenant = self._tree / "daemon" / "tenant.py"
+        text = tenant.read_text(encoding="utf-8")
+        stopping = 'self._say("ready", status=status, region=region, started_s=self.started_s)'
+        assert stopping in text
+        tenant.write_text(text.replace(stopping, f"{stopping}; os.kill(os.getpid(), 19)"), encoding="utf-8")
 
     def mend(self) -> None:
         """As it was."""
