@@ -25,7 +25,7 @@ class Manager:
     def __init__(self, path: Path) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.socket.bind(str(path))
-        self.socket.setblocking(False)
+        self.socket.setblocking(False)  # noqa: FBT003
         self.kept: dict[str, int] = {}
         self.said: list[str] = []
 
