@@ -13,12 +13,11 @@ from pathlib import Path
 
 from s3mount.errors import FuseUnavailable, MountPointUnusable
 from s3mount.fuse.device import unmount
-from s3mount.fuse.mountinfo import mounted_on
+from s3mount.fuse.mountinfo import FILE_SYSTEM_TYPE, mounted_on
 from s3mount.fuse.options import FuseConfig
 
 log = logging.getLogger(__name__)
 
-FILE_SYSTEM_TYPE = "fuse.s3mount"
 _FUSE_DEVICE = "/dev/fuse"
 _FUSE_CONF = Path("/etc/fuse.conf")
 _FUSERMOUNT = "fusermount3"

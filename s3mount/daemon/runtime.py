@@ -24,7 +24,7 @@ from s3mount.daemon.keeper import Keeper
 from s3mount.daemon.wiring import Components, components
 from s3mount.errors import MountNotAnswering, sole_cause
 from s3mount.fuse import device, kernel, session
-from s3mount.fuse.mountinfo import mounted_on
+from s3mount.fuse.mountinfo import FILE_SYSTEM_TYPE, mounted_on
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ async def _announce(config: MountConfig, readiness: Readiness, keeper: Keeper, p
         mounted = mounted_on(mount_point)
         if mounted is None:
             return  # somebody unmounted it, or asked us to stop, before it was ready
-        if probe.returncode == 0 and mounted.kind == mountpoint.FILE_SYSTEM_TYPE:
+        if probe.returncode == 0 and mounted.kind == FILE_SYSTEM_TYPE:
             if config.fuse.read_ahead_kib is not None:
                 kernel.set_read_ahead(mounted.device, config.fuse.read_ahead_kib)
             log.info("mounted %s on %s", where, mount_point)

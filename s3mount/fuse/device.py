@@ -81,8 +81,9 @@ class Device:
         return fd
 
     def abort(self) -> None:
-        """See `abort`."""
+        """See `abort`; and unmount."""
         abort(self._path)
+        unmount(self._path)
 
     def close(self) -> None:
         """Fail what was not answered, and unmount.

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from s3mount.fuse.device import Device, introduce, mount
 from s3mount.fuse.handshake import GRANTED, InitFlag, InitRequest, Wishes
+from s3mount.fuse.mountinfo import FILE_SYSTEM_TYPE, mounts_on
 from s3mount.mounter.crew import Crew
 from s3mount.mounter.keeping import to_keep
 from s3mount.mounter.offspring import Offspring
@@ -72,8 +73,10 @@ class LentDevice:
             manager.keep(to_keep(self._mount_point, self._device.fd, self._offer, crew.memories, crew.facts))
 
     def is_mounted(self) -> bool:
-        """False after an unmount that is complete, or an abort."""
-        return self._device.is_connected()
+        """False after an abort and an unmount, also one that programs inside it hold up: one may wait for an answer."""
+        return self._device.is_connected() and any(
+            each.kind == FILE_SYSTEM_TYPE for each in mounts_on(self._mount_point)
+        )
 
     def abort(self) -> None:
         """Fail every call that is not answered, also of a daemon that cannot be killed."""
