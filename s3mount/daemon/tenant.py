@@ -42,6 +42,7 @@ class Tenant:
         self._is_successor = facts is not None
         self._is_alone = False
         self._device: Device | None = None
+        self._held_open: list[int] = []  # see `Device.helper_fds`
         self._can_resend = False
         self.patience = trio.CancelScope()
         self._is_draining = False
@@ -75,7 +76,7 @@ class Tenant:
         return self._connection(message, config)
 
     def _connection(self, message: Message, config: FuseConfig) -> Connection:
-        (fd,) = message.descriptors
+        fd, *self._held_open = message.descriptors
         offer = InitRequest.parse(bytes.fromhex(message.facts["offer"]))
         self._device = Device(fd, config.mount_point)
         self._can_resend = bool(offer.flags & InitFlag.HAS_RESEND)

@@ -59,6 +59,11 @@ class Device:
         self._path = path
         self._helper = helper
 
+    @property
+    def helper_fds(self) -> list[int]:
+        """What a process must have open lest fusermount3 unmounts the mount as dead; none without --auto-unmount."""
+        return [] if self._helper is None else [self._helper.fileno()]
+
     def is_connected(self) -> bool:
         """False after an unmount that is complete, or an abort."""
         poll = select.poll()
@@ -138,6 +143,10 @@ class _Helper:
     def __init__(self, process: subprocess.Popen[bytes], ours: socket.socket) -> None:
         self._process = process
         self._ours = ours
+
+    def fileno(self) -> int:
+        """Its end shows fusermount3 that the mount may be dead."""
+        return self._ours.fileno()
 
     def end(self) -> None:
         """It sees that nothing is mounted any more, and goes; it is not waited for if it hangs on something else."""

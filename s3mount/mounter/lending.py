@@ -62,7 +62,8 @@ class LentDevice:
                 own = self._device.clone()
             except OSError as error:
                 log.warning("calls in flight will hang when a daemon dies: the device cannot be cloned: %s", error)
-        daemon.tell(kind, [self._device.fd if own is None else own], offer=self._offer.to_bytes().hex())
+        descriptors = [self._device.fd if own is None else own, *self._device.helper_fds]
+        daemon.tell(kind, descriptors, offer=self._offer.to_bytes().hex())
         if own is not None:
             os.close(own)
 

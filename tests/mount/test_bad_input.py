@@ -99,7 +99,7 @@ def test_mount_point_not_empty(server: Scripted, mnt: Path) -> None:
 
 def test_mount_point_is_a_mount_of_ours(server: Scripted, work: Path) -> None:
     """A second mount on a live one is refused, and the first goes on."""
-    with mounted(BUCKET, work, url=server.url) as first:
+    with mounted(BUCKET, work, "--hang-timeout", "0", url=server.url) as first:
         result = run_command(*at(server, first.path))
         assert result.returncode == ExitCode.MOUNT_POINT
         (line,) = result.stderr.splitlines()
