@@ -55,7 +55,7 @@ def daemon_of(mount_point: Path) -> int:
 def kill_all(mount_point: Path) -> None:
     """kill -9 of daemon and mounter; that one first, since it would start another daemon."""
     daemon = daemon_of(mount_point)
-    for pid in [each for each in processes_of(mount_point) if each != daemon] + [daemon]:
+    for pid in (os.getsid(daemon), daemon):
         os.kill(pid, signal.SIGKILL)
 
 
