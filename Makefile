@@ -21,7 +21,7 @@ check:       ## style, types, layering, size caps
 	@$(VENV)/bin/lint-imports
 	@$(PY) -m pytest -q -p no:cacheprovider tests/check
 
-soak:        ## 20 minutes of readers under faults (SOAK_SECONDS)
+soak:        ## 20 minutes of readers under faults (SOAK_SECONDS), then the disk cache: sharing, 200 kills
 	@.ci/prepare test
 	@$(PY) -m pytest -m soak -s -o addopts="--strict-markers --strict-config -ra" -o faulthandler_timeout=0 tests/soak
 
@@ -33,6 +33,7 @@ bench:       ## the numbers of docs/performance.md
 	@.ci/prepare test,bench
 	@$(PY) -m benchmarks.read
 	@$(PY) -m benchmarks.metadata
+	@$(PY) -m benchmarks.cache
 
 clean:
 	rm -rf $(VENV) $(VENV)-peers build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

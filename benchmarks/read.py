@@ -17,7 +17,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.reading.crowd import readers, start
-from benchmarks.reading.disk import disk
 from benchmarks.reading.formats import load, shards, slices, tars
 from benchmarks.reading.ground import PEERS, Ground
 from benchmarks.reading.jumps import jumps
@@ -28,7 +27,6 @@ from s3mount.units import GIB
 _PARTS: dict[str, Callable[[Ground], None]] = {
     "plain": plain, "tls": tls, "far": far, "small": small, "epoch": epoch, "random": jumps, "shards": shards,
     "slices": slices, "direct": direct, "load": load, "tars": tars, "readers": readers, "start": start,
-    "disk": disk,
 }  # fmt: skip
 
 

@@ -19,18 +19,21 @@ from s3mount.core.blockfile import BlockHeader
 
 
 class OpenBlock:
-    """A block's descriptor and what its header said.
+    """A block's descriptors and what its header said.
 
     Attributes:
+        fd: reads through the kernel's memory; -1 while nobody does.
+        direct_fd: reads past it (O_DIRECT); -1 while nobody does.
         pins: threads that read from it.
         is_listed: it is in the table.
     """
 
-    __slots__ = ("fd", "header", "is_listed", "name", "pins")
+    __slots__ = ("direct_fd", "fd", "header", "is_listed", "name", "pins")
 
-    def __init__(self, name: bytes, fd: int, header: BlockHeader) -> None:
+    def __init__(self, name: bytes, fd: int, header: BlockHeader, direct_fd: int = -1) -> None:
         self.name = name
         self.fd = fd
+        self.direct_fd = direct_fd
         self.header = header
         self.pins = 1
         self.is_listed = False
@@ -78,8 +81,21 @@ class OpenBlocks:
         """A reader is done with it."""
         with self._lock:
             block.pins -= 1
-            closing = [] if block.pins or block.is_listed else [block.fd]
+            closing = [] if block.pins or block.is_listed else [block.fd, block.direct_fd]
         _close(closing)
+
+    def keep(self, block: OpenBlock, fd: int, *, is_direct: bool) -> int:
+        """A pinned block was opened once more; returns the descriptor of that kind to use."""
+        with self._lock:
+            known = block.direct_fd if is_direct else block.fd
+            if known >= 0:
+                closing, fd = [fd], known
+            elif is_direct:
+                closing, block.direct_fd = [], fd
+            else:
+                closing, block.fd = [], fd
+        _close(closing)
+        return fd
 
     def drop(self, name: bytes) -> None:
         """The block is gone from the disk, or wrong: nobody is to read it again."""
@@ -90,7 +106,7 @@ class OpenBlocks:
 
     def _delist(self, block: OpenBlock) -> list[int]:
         block.is_listed = False
-        return [] if block.pins else [block.fd]
+        return [] if block.pins else [block.fd, block.direct_fd]
 
     def removed(self) -> list[bytes]:
         """The names of open blocks that have no name on disk any more."""
@@ -100,7 +116,7 @@ class OpenBlocks:
                 block.pins += 1
         gone = []
         for block in blocks:
-            if os.fstat(block.fd).st_nlink == 0:
+            if os.fstat(max(block.fd, block.direct_fd)).st_nlink == 0:
                 gone.append(block.name)
             self.unpin(block)
         return gone
@@ -121,4 +137,5 @@ class OpenBlocks:
 
 def _close(descriptors: list[int]) -> None:
     for fd in descriptors:
-        os.close(fd)
+        if fd >= 0:
+            os.close(fd)

@@ -12,19 +12,22 @@ Nothing is synced to the disk: after a power failure a block may be torn, and th
 are wrong.  After kill -9 the kernel still has every byte.
 
 Other versions of the format lie beside `v1`, in folders this module does not read.  Their blocks
-are removed when they were not used for a week; only files with the names of blocks are ever removed.
+are removed when they were not used for a week, or for an hour when there is no room for new ones: a version
+that nobody runs any more must not keep the disk from the one that runs.  Only files with the names of blocks
+are ever removed.
 """
 
 import contextlib
 import fcntl
 import os
 import re
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from s3mount.cache.access import Access
 from s3mount.core.blockfile import VERSION
+from s3mount.core.cells import BLOCK_SIZE
 from s3mount.core.lru import N_FOLDERS, KnownBlock
 from s3mount.errors import BadOption
 
@@ -32,10 +35,13 @@ from s3mount.errors import BadOption
 _NEW_FILES_LIVE_S = 600.0
 #: Longer than a weekend, so that going back to the version of Friday finds its blocks.
 _OTHER_VERSIONS_LIVE_S = 7 * 86_400.0
+#: A mount of the other version that runs now writes down what it uses twice a minute (cache.upkeep).
+_OTHER_VERSIONS_IN_THE_WAY_LIVE_S = 3_600.0
 _BLOCK = re.compile(r"[0-9a-f]{40}")
 _OTHER_VERSION = re.compile(r"v\d+")
 _FOLDER = re.compile(r"[0-9a-f]{2}")
-_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+#: Files of others are not ours to remove, whatever somebody put in the folder's place.
+_NEW = re.compile(r"\d+-[0-9a-f]+-[0-9a-f]{40}-\d+")
 
 
 class Space(NamedTuple):
@@ -50,10 +56,12 @@ class BlockDirectory:
 
     Args:
         path: of the directory; made if it is missing.
+        group: gid of those who share it; None for one user.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, group: int | None = None) -> None:
         self.path = path
+        self._access = Access(path, group)
         self._root = f"{path}/v{VERSION}"
         self._device = 0
         self._serial = 0
@@ -64,36 +72,30 @@ class BlockDirectory:
         Raises:
             BadOption: the directory cannot be used; the message says what to do.
         """
+        self._access.check_member()
         try:
             if not self.path.exists():
-                self.path.mkdir(mode=0o700)
-            self._check_owner(str(self.path))
+                with contextlib.suppress(FileExistsError):  # another mount starts now
+                    self._access.make_folder(str(self.path))
+            self._access.check(str(self.path))
             self._device = os.stat(self.path).st_dev
             self._make_folders()
-            self._check_owner(self._root)
+            for folder in self._folders():
+                self._access.check(folder)
         except OSError as error:
             raise BadOption(
                 f"--cache {self.path}: {error.strerror}; name a directory this user may write to, on a local disk"
             ) from error
 
-    def _check_owner(self, path: str) -> None:
-        found = os.stat(path)
-        if not stat.S_ISDIR(found.st_mode):
-            raise BadOption(f"--cache {self.path}: {path} is not a directory; name another place")
-        if found.st_uid != os.geteuid():
-            raise BadOption(
-                f"--cache {self.path}: {path} belongs to uid {found.st_uid}, who could change what is read; "
-                f"name a directory of uid {os.geteuid()}"
-            )
-        if found.st_mode & _WRITABLE_BY_OTHERS:
-            raise BadOption(
-                f"--cache {self.path}: others may write to {path} and change what is read; chmod 700 {path}"
-            )
+    def _folders(self) -> Iterator[str]:
+        yield self._root
+        for name in ("new", *(f"{number:02x}" for number in range(N_FOLDERS))):
+            yield f"{self._root}/{name}"
 
     def _make_folders(self) -> None:
-        for name in ("", "new", *(f"{number:02x}" for number in range(N_FOLDERS))):
+        for folder in self._folders():
             with contextlib.suppress(FileExistsError):
-                os.mkdir(f"{self._root}/{name}", mode=0o700)
+                self._access.make_folder(folder)
 
     def restore(self) -> None:
         """Make the folders again, if the directory is there and on the disk it was on.
@@ -110,13 +112,14 @@ class BlockDirectory:
         digits = name.hex()
         return f"{self._root}/{digits[:2]}/{digits}"
 
-    def open(self, name: bytes) -> int:
-        """A descriptor of a block.
+    def open(self, name: bytes, *, is_direct: bool = False) -> int:
+        """A descriptor of a block; direct ones read past the kernel's memory, where the file system has that.
 
         Raises:
             OSError: FileNotFoundError when it is absent.
         """
-        return os.open(self.path_of(name), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        direct = os.O_DIRECT if is_direct else 0
+        return os.open(self.path_of(name), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | direct)
 
     def write(self, name: bytes, header: bytes, content: memoryview) -> None:
         """A block, whole or not at all.
@@ -126,7 +129,7 @@ class BlockDirectory:
         """
         self._serial += 1
         new = f"{self._root}/new/{os.getpid()}-{id(self):x}-{name.hex()}-{self._serial}"
-        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fd = self._access.make_file(new)
         try:
             try:
                 written = os.writev(fd, [header, content])
@@ -158,7 +161,7 @@ class BlockDirectory:
     def touch(self, name: bytes, used_s: float) -> None:
         """Keep when a block was last used."""
         with contextlib.suppress(FileNotFoundError):
-            os.utime(self.path_of(name), (used_s, used_s))
+            self._access.touch(self.path_of(name), used_s)
 
     def blocks(self, folder: int) -> list[KnownBlock]:
         """All blocks in one folder; none when the folder is gone."""
@@ -204,15 +207,20 @@ class BlockDirectory:
         finally:
             os.close(fd)
 
-    def clean(self, now: float) -> int:
-        """Remove what dead writers and other versions left. Returns how many files."""
-        removed = _remove_old(f"{self._root}/new", now - _NEW_FILES_LIVE_S, re.compile(r".*[0-9a-f]{40}.*"))
+    def clean(self, now: float, room: int) -> int:
+        """Remove what dead writers and other versions left. Returns how many files.
+
+        Args:
+            room: bytes that may be written as it is.
+        """
+        live_s = _OTHER_VERSIONS_LIVE_S if room >= BLOCK_SIZE else _OTHER_VERSIONS_IN_THE_WAY_LIVE_S
+        removed = _remove_old(f"{self._root}/new", now - _NEW_FILES_LIVE_S, _NEW)
         for version in os.listdir(self.path):
             if not _OTHER_VERSION.fullmatch(version) or version == f"v{VERSION}":
                 continue
             with contextlib.suppress(NotADirectoryError):
                 for folder in filter(_FOLDER.fullmatch, os.listdir(self.path / version)):
-                    removed += _remove_old(f"{self.path}/{version}/{folder}", now - _OTHER_VERSIONS_LIVE_S, _BLOCK)
+                    removed += _remove_old(f"{self.path}/{version}/{folder}", now - live_s, _BLOCK)
         return removed
 
 

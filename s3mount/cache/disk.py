@@ -15,8 +15,9 @@ fails misses, and the others go on.
 """
 
 import math
+import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +49,9 @@ class DiskCacheConfig:
             much as `min_free_percent` leaves.
         min_free_percent: of each file system, always free for others.
         block_size: of the largest blocks, bytes, a power of two.
+        policy: of content whose key begins with none of `prefix_policies`.
+        prefix_policies: of content whose key begins so; the longest such prefix counts.
+        group: gid of those who share the directories; None for one user.
         max_queued: bytes that may wait to be written, for each directory; at least one block.
     """
 
@@ -56,6 +60,8 @@ class DiskCacheConfig:
     min_free_percent: float = DEFAULT_MIN_FREE_PERCENT
     block_size: int = BLOCK_SIZE
     policy: CachePolicy = CachePolicy.AUTO
+    prefix_policies: tuple[tuple[str, CachePolicy], ...] = ()
+    group: int | None = None
     max_queued: int = MAX_QUEUED
 
     def __post_init__(self) -> None:
@@ -69,31 +75,38 @@ class DiskCacheConfig:
         if self.max_bytes <= 0:
             raise BadOption("--max-cache-size must be greater than 0")
 
+    def policy_of(self, key: str) -> CachePolicy:
+        """What the content of a key may replace, or that it is not kept."""
+        matching = [each for each in self.prefix_policies if key.startswith(each[0])]
+        return max(matching, key=lambda each: len(each[0]))[1] if matching else self.policy
+
 
 class DiskCache:
     """The blocks of one bucket's objects on this host.  Blocks while it is made: it looks at the directories.
 
     Args:
         origin: endpoint and bucket, spelled as every mount of it does.
+        clock: seconds since the epoch.
 
     Raises:
         BadOption: a directory cannot be used.
     """
 
-    def __init__(self, config: DiskCacheConfig, origin: str) -> None:
+    def __init__(self, config: DiskCacheConfig, origin: str, clock: Callable[[], float] = time.time) -> None:
         self._origin = origin
         self._block_size = config.block_size
+        self._policy_of = config.policy_of
         self._volumes: dict[Path, Volume] = {}
         self._places: list[Place] = []
         totals: dict[Path, int] = {}
         for path in dict.fromkeys(each.absolute() for each in config.directories):
-            directory = BlockDirectory(path)
+            directory = BlockDirectory(path, config.group)
             directory.prepare()
             totals[path] = directory.space().total
         for path, total in totals.items():
             share = config.max_bytes * total / sum(totals.values())
             limits = Limits(share, config.min_free_percent / 100)
-            volume = Volume(path, limits, config.policy, max_queued=config.max_queued)
+            volume = Volume(path, limits, config.group, clock=clock, max_queued=config.max_queued)
             volume.prepare()
             self._volumes[path] = volume
             self._places.append(Place(bytes(path), total))
@@ -108,10 +121,13 @@ class DiskCache:
             yield
 
     def content(self, object_id: ObjectId, size: int) -> CachedContent | None:
-        """One object version; None when it cannot be cached: without an ETag nothing tells versions apart."""
+        """One object version; None when it is not cached: without an ETag nothing tells versions apart."""
         if not object_id.etag or size <= 0:
             return None
-        return cached_content(self._origin, object_id, size, self._block_size)
+        policy = self._policy_of(object_id.key)
+        if policy is CachePolicy.OFF:
+            return None
+        return cached_content(self._origin, object_id, size, self._block_size, policy)
 
     def _volume(self, content: CachedContent, offset: int) -> Volume:
         """The directory of everything in one largest block."""
@@ -127,6 +143,21 @@ class DiskCache:
         """
         return self._volume(content, span.start).reads.get_nowait(content, span)
 
+    def knows(self, content: CachedContent, span: ByteRange) -> bool:
+        """Whether all of a range should be on disk, as far as is known here: only a read can tell.
+
+        Args:
+            span: not empty, within the object.
+        """
+        at = span.start
+        while at < span.stop:
+            volume = self._volume(content, at)
+            block = next((block for block in content.holders(at) if volume.knows(block.name)), None)
+            if block is None:
+                return False
+            at = block.span.stop
+        return True
+
     async def get(self, content: CachedContent, span: ByteRange, patience_s: float = math.inf) -> memoryview | None:
         """Bytes of an object version that are on disk as a whole; None for a miss, whatever the reason.
 
@@ -134,6 +165,9 @@ class DiskCache:
             span: not empty, within the object.
             patience_s: what the same read would take from S3: a disk that is slower is left alone.
         """
+        if span.start // self._block_size == (span.stop - 1) // self._block_size:
+            outcome = await self._find(content, span, patience_s)
+            return outcome.before if outcome.is_hit else None
         before, _ = await self.ends(content, span, patience_s)
         return before if len(before) == span.length else None
 
@@ -171,7 +205,7 @@ class DiskCache:
         view = memoryview(reply)
         for block in content.carve(ByteRange(start, start + len(view))):
             piece = view[block.span.start - start : block.span.stop - start]
-            self._volume(content, block.span.start).put(WriteJob(block, piece))
+            self._volume(content, block.span.start).put(WriteJob(block, piece, content.policy))
 
     async def drained(self) -> None:
         """Wait until everything put in is on disk or given up."""

@@ -17,18 +17,23 @@ from s3mount.cache.faults import Faults
 from s3mount.cache.reading import NOTHING, BlockReader, Outcome
 from s3mount.cache.threads import CallThreads
 from s3mount.core.cells import CachedContent
-from s3mount.core.epochs import RecentHits
 from s3mount.core.lru import BlockIndex
 from s3mount.core.ranges import ByteRange
 from s3mount.core.standstill import Slowness
+from s3mount.units import MIB
 
 #: Reads in threads at once: what an NVMe serves in parallel, at 10 us of the GIL each.
 _READERS = 16
-#: A disk that takes four times as long as S3 is not waited for; below 0.1 s it may be the scheduler.
+#: Of large reads, which are the disk's bandwidth and not its latency: more would wait for each other there, and be
+#: taken for a slow disk.
+_LARGE_READERS = 4
+_LARGE = MIB
+#: A disk that takes four times as long as S3 is not waited for; below half a second it may be the scheduler.
 _GIVE_UP_AFTER = 4
-_LEAST_GIVE_UP_S = 0.1
+_LEAST_GIVE_UP_S = 0.5
 _MISS = Outcome(NOTHING, NOTHING, [], [], [], is_hit=False)
-#: An attempt on the loop that fails costs 20 us; when hardly any succeeds, only so many are made.
+#: An attempt on the loop that fails starts the read there, 200 us on a virtual machine; one that succeeds saves a
+#: hand-over, 80 us.  When not most of them succeed, one in so many is made.
 _ATTEMPT_EVERY = 16
 
 
@@ -61,22 +66,21 @@ class PatientReader:
         self._timer = timer
         self._on_use = on_use
         self._slowness = Slowness()
-        self._attempts = RecentHits()
         self._turn = 0
         self._threads = CallThreads(_READERS, "disk cache")
+        self._large = CallThreads(_LARGE_READERS, "disk cache")
         self.hits = self.misses = self.bypassed = self.late = self.corrupt = 0
 
     def get_nowait(self, content: CachedContent, span: ByteRange) -> memoryview | None:
         """Bytes of one block that is open and in the kernel's memory; None says nothing: `get` tells."""
         self._turn += 1
-        is_vain = self._attempts.is_hardly_any and self._turn % _ATTEMPT_EVERY
-        if is_vain or self._slowness.is_on or self._faults.reading.is_on:
+        is_vain = not self._reader.attempts.are_most and self._turn % _ATTEMPT_EVERY
+        if is_vain or not self.is_on:
             return None
         try:
             outcome = self._reader.read_nowait(content, span)
         except OSError:
             return None
-        self._attempts.note(is_hit=outcome is not None)
         if outcome is None:
             return None
         self._note(outcome)
@@ -94,9 +98,13 @@ class PatientReader:
             return _MISS
         give_up_s = max(_GIVE_UP_AFTER * patience_s, _LEAST_GIVE_UP_S)
         outcome, took_s = None, 0.0
-        with trio.move_on_after(give_up_s) as scope:
-            outcome, took_s = await self._read(content, span)
-        if scope.cancelled_caught:
+        try:
+            threads = self._large if span.length >= _LARGE else self._threads
+            outcome, took_s = await threads.run_for(give_up_s, self._read_and_clear, content, span)
+            self._faults.note_good(self._faults.reading)
+        except OSError as error:
+            self._faults.note("read", error, self._faults.reading)
+        except trio.TooSlowError:
             self.late += 1
             self._slowness.note(give_up_s, patience_s, self._timer())
         if outcome is None:
@@ -107,17 +115,14 @@ class PatientReader:
         self._note(outcome)
         return outcome
 
-    async def _read(self, content: CachedContent, span: ByteRange) -> tuple[Outcome | None, float]:
-        """What the disk has, and how long it took without waiting for a thread; None when it failed."""
-        try:
-            outcome, took_s = await self._threads.run(self._read_and_clear, content, span)
-        except OSError as error:
-            self._faults.note("read", error, self._faults.reading)
-            return None, 0.0
-        self._faults.note_good(self._faults.reading)
-        return outcome, took_s
+    async def watch(self) -> None:
+        """Give up what hangs, for ever."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._threads.watch)
+            nursery.start_soon(self._large.watch)
 
     def _read_and_clear(self, content: CachedContent, span: ByteRange) -> tuple[Outcome, float]:
+        """What the disk has, and how long it took without waiting for a thread."""
         began_at = self._timer()
         outcome = self._reader.read(content, span)
         took_s = self._timer() - began_at
@@ -137,6 +142,12 @@ class PatientReader:
         for name in (*outcome.absent, *outcome.wrong):  # another process removed it, or it was wrong
             self._index.discard(name)
 
+    @property
+    def is_on(self) -> bool:
+        """Whether reads are tried at all: the disk is neither slow nor failing."""
+        return not (self._slowness.is_on or self._faults.reading.is_on)
+
     def close(self) -> None:
         """End the threads."""
         self._threads.close()
+        self._large.close()

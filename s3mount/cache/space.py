@@ -16,7 +16,7 @@ from s3mount.cache.descriptors import OpenBlocks
 from s3mount.cache.directory import BlockDirectory, Space
 from s3mount.core.blockfile import HEADER_BYTES
 from s3mount.core.cells import Block
-from s3mount.core.epochs import EvictionPolicy
+from s3mount.core.epochs import CachePolicy, EvictionPolicy
 from s3mount.core.lru import BlockIndex, KnownBlock, allocated
 
 #: mtimes are finer than the index, and a file is written a moment before the index knows.
@@ -37,6 +37,7 @@ class WriteJob:
 
     block: Block
     content: memoryview
+    policy: CachePolicy = CachePolicy.AUTO
 
     @property
     def n_bytes(self) -> int:
@@ -84,7 +85,7 @@ class SpaceKeeper:
         room = self.room(space)
         exchange = Exchange([], [])
         for job in jobs:
-            horizon = self._policy.horizon(job.block.name, now)
+            horizon = self._policy.horizon(job.block.name, job.policy, now)
             taken = self._index.take(job.n_bytes - room, horizon)
             gained = sum(victim.n_bytes for victim in taken)
             if room + gained < job.n_bytes:
@@ -105,26 +106,25 @@ class SpaceKeeper:
         for block in kept:
             self._index.add(block)
 
-    def evict(self, victims: list[KnownBlock]) -> list[KnownBlock]:
+    def evict(self, victims: list[KnownBlock]) -> tuple[list[KnownBlock], int]:
         """Remove blocks; it blocks, so in a thread.
 
         Returns:
-            Those that are still there: another process is evicting now, or used them.
+            Those that are still there: another process is evicting now, or used them.  And how many were
+            removed; the others were gone.
 
         Raises:
             OSError: the disk failed; blocks that are gone nevertheless are found out later.
         """
-        if not victims:
-            return []
-        kept = []
+        kept, n_removed = [], 0
         with self._directory.eviction() as is_ours:
             if not is_ours:
-                return victims
+                return victims, 0
             for victim in victims:
                 last_use = self._directory.last_use(victim.name)
                 if last_use is not None and last_use > victim.used_s + _SLACK_S:
                     kept.append(victim._replace(used_s=last_use))
                     continue
-                self._directory.remove(victim.name)
+                n_removed += self._directory.remove(victim.name)
                 self._opened.drop(victim.name)
-        return kept
+        return kept, n_removed

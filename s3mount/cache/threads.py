@@ -2,12 +2,13 @@
 
 A read of 4 KiB that is not in the kernel's memory takes 80 us of CPU; `trio.to_thread.run_sync` adds
 49, this 7 (decision 0022).  What it leaves out is what such calls do not need: context variables,
-a limiter, calls back into trio, and a wake-up of the loop for each: what ended meanwhile comes
-back together.
+a limiter, calls back into trio, a cancel scope, and a wake-up of the loop for each: what ended meanwhile
+comes back together, and one task looks after the time that all calls may take.
 
-A cancelled caller goes at once; the call ends by itself and its result is dropped.
+A caller that is cancelled, or whose time is over, goes at once; the call ends by itself and its result is dropped.
 """
 
+import math
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -17,19 +18,23 @@ from typing import Any, TypeVar, TypeVarTuple
 import outcome
 import trio
 
+#: How late a call may be given up.
+_LOOK_EVERY_S = 0.05
+
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
 class _Call:
-    """Attributes: the task that waits, or None when it was cancelled; what the function gave or raised."""
+    """Attributes: the task that waits, or None when it went; until when; what the function gave or raised."""
 
-    __slots__ = ("args", "function", "result", "task")
+    __slots__ = ("args", "function", "result", "task", "until")
 
     def __init__(self, task: trio.lowlevel.Task, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
         self.task: trio.lowlevel.Task | None = task
         self.function = function
         self.args = args
+        self.until = math.inf
         self.result: outcome.Outcome[Any] | None = None
 
 
@@ -47,10 +52,44 @@ class CallThreads:
         self._is_coming_back = False
         self._in_flight = 0
         self._n_threads = 0
+        self._limited: dict[_Call, None] = {}
+        self._is_limiting = trio.Event()
 
     async def run(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
         """What the function returns or raises, called in a thread."""
+        result: T = await self._run(_Call(trio.lowlevel.current_task(), function, args))
+        return result
+
+    async def run_for(self, seconds: float, function: Callable[[*Ts], T], *args: *Ts) -> T:
+        """As `run`, while `watch` runs.
+
+        Raises:
+            TooSlowError: it took longer.
+        """
         call = _Call(trio.lowlevel.current_task(), function, args)
+        call.until = trio.current_time() + seconds
+        self._limited[call] = None
+        self._is_limiting.set()
+        try:
+            result: T = await self._run(call)
+            return result
+        finally:
+            del self._limited[call]
+
+    async def watch(self) -> None:
+        """Give up calls whose time is over, for ever."""
+        while True:
+            await self._is_limiting.wait()
+            await trio.sleep(_LOOK_EVERY_S)
+            now = trio.current_time()
+            for call in self._limited:
+                if call.until <= now and call.task is not None:
+                    task, call.task = call.task, None
+                    trio.lowlevel.reschedule(task, outcome.Error(trio.TooSlowError()))
+            if not self._limited:
+                self._is_limiting = trio.Event()
+
+    async def _run(self, call: _Call) -> Any:
         self._in_flight += 1
         if self._in_flight > self._n_threads < self._most:
             self._n_threads += 1
@@ -62,8 +101,7 @@ class CallThreads:
             call.task = None
             return trio.lowlevel.Abort.SUCCEEDED
 
-        result: T = await trio.lowlevel.wait_task_rescheduled(abandon)
-        return result
+        return await trio.lowlevel.wait_task_rescheduled(abandon)
 
     def close(self) -> None:
         """End the threads, each when its call has ended."""

@@ -116,7 +116,8 @@ class Upkeep:
         while True:
             rest = _LATER_REST if self.is_scanned.is_set() else _FIRST_PASS_REST
             try:
-                await self._in_thread(self._directory.clean, self._clock())
+                space = await self._in_thread(self._directory.space)
+                await self._in_thread(self._directory.clean, self._clock(), self._keeper.room(space))
                 times = await self._in_thread(self._directory.folder_times)
                 for folder in range(N_FOLDERS):
                     if times[folder] + _SETTLED_NS > self._read_at[folder]:

@@ -22,7 +22,7 @@ from s3mount.cache.upkeep import Upkeep
 from s3mount.cache.verification import BlockCounts, verify_directory
 from s3mount.cache.writing import MAX_QUEUED, BlockWriter
 from s3mount.core.blockfile import HEADER_BYTES
-from s3mount.core.epochs import CachePolicy, EvictionPolicy
+from s3mount.core.epochs import EvictionPolicy
 from s3mount.core.lru import BlockIndex, KnownBlock
 from s3mount.units import MIB, format_size
 
@@ -78,6 +78,7 @@ class Volume:
     """The blocks of one directory.
 
     Args:
+        group: gid of those who share it; None for one user.
         clock: seconds since the epoch.
         timer: monotonic seconds, callable in any thread.
         grain_s: uses of a block closer together are one.
@@ -91,7 +92,7 @@ class Volume:
         self,
         path: Path,
         limits: Limits,
-        policy: CachePolicy,
+        group: int | None = None,
         *,
         clock: Callable[[], float] = time.time,
         timer: Callable[[], float] = time.perf_counter,
@@ -100,10 +101,10 @@ class Volume:
     ) -> None:
         self._clock = clock
         self._limits = limits
-        self._directory = BlockDirectory(path)
+        self._directory = BlockDirectory(path, group)
         self._opened = OpenBlocks(_OPEN_BLOCKS)
         self._index = BlockIndex(grain_s)
-        self._policy = EvictionPolicy(policy)
+        self._policy = EvictionPolicy()
         self._keeper = SpaceKeeper(self._directory, self._opened, self._index, limits, self._policy)
         self._faults = Faults(path, timer)
         self._writer = BlockWriter(self._directory, self._keeper, self._index, self._faults, clock, max_queued)
@@ -124,7 +125,7 @@ class Volume:
     async def running(self) -> AsyncIterator[None]:
         """Write, evict and scan while the block lasts; then keep the last uses."""
         async with trio.open_nursery() as nursery:
-            for task in (self._write, self._upkeep.run, self._upkeep.scan):
+            for task in (self._write, self._upkeep.run, self._upkeep.scan, self.reads.watch):
                 nursery.start_soon(task)
             try:
                 yield
@@ -152,6 +153,10 @@ class Volume:
             return
         self._policy.note_hit()
         self._upkeep.note_use(block.name, now)
+
+    def knows(self, name: bytes) -> bool:
+        """Whether a block is known to be on disk, and the disk is read from."""
+        return name in self._index and self.reads.is_on
 
     def put(self, job: WriteJob) -> None:
         """Keep a block, if the disk keeps up and the policy gives it room."""

@@ -8,6 +8,7 @@ as much as writing a small one.
 import math
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar, TypeVarTuple
 
 import trio
@@ -72,7 +73,7 @@ class BlockWriter:
             self.dropped += 1
             return
         if 2 * len(job.content) < memoryview(job.content.obj).nbytes:  # a slice holds all of the reply
-            job = WriteJob(job.block, memoryview(bytes(job.content)))
+            job = replace(job, content=memoryview(bytes(job.content)))
         self._queue.append(job)
         self._names.add(name)
         self.queued_bytes += len(job.content)
@@ -144,11 +145,11 @@ class BlockWriter:
         if not victims:
             return []
         try:
-            kept = await self._in_thread(self._keeper.evict, victims)
+            kept, n_removed = await self._in_thread(self._keeper.evict, victims)
             self._keeper.put_back(kept)
         finally:
             self._index.settle(victims)
-        self.evicted += len(victims) - len(kept)
+        self.evicted += n_removed
         return kept
 
     def _space(self) -> Space:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from s3mount.cache.disk import DEFAULT_MIN_FREE_PERCENT, DiskCacheConfig
-from s3mount.cli.values import size_in
+from s3mount.cli.values import GROUP, POLICY, size_in
 from s3mount.core.epochs import CachePolicy
 from s3mount.errors import BadOption
 from s3mount.units import KIB, MIB
@@ -23,8 +23,11 @@ CACHE_FLAGS = [
                  help=f"What stays free of each disk.  [default: {DEFAULT_MIN_FREE_PERCENT:g}]"),
     click.option("--cache-block-size", type=size_in(KIB), metavar="KIB",
                  help="Size of the largest file in them.  [default: 8 MiB]"),
-    click.option("--cache-policy", type=click.Choice([policy.value for policy in CachePolicy]),
-                 help="What a full cache keeps: auto sees epochs, lru, or pin: what is in it.  [default: auto]"),
+    click.option("--cache-policy", multiple=True, type=POLICY, metavar="[PREFIX=]POLICY",
+                 help="What a full cache keeps: auto sees epochs, lru, pin: what is in it; off: nothing.  "
+                 "Again for keys that begin with PREFIX.  [default: auto]"),
+    click.option("--cache-group", type=GROUP, metavar="GROUP",
+                 help="Share the directories with the members of this unix group.  [default: nobody]"),
 ]  # fmt: skip
 
 
@@ -42,19 +45,27 @@ def cache_config(flags: Mapping[str, Any], mount_point: str, queue_bytes: int) -
         "max_bytes": flags["max_cache_size"],
         "min_free_percent": flags["cache_min_free"],
         "block_size": flags["cache_block_size"],
-        "policy": flags["cache_policy"],
-    }
+        "group": flags["cache_group"],
+    } | _policies(flags["cache_policy"])
     chosen = {name: value for name, value in chosen.items() if value is not None}
     if not flags["cache"]:
         if chosen:
             raise BadOption(
-                "--max-cache-size, --cache-min-free, --cache-block-size and --cache-policy need --cache DIR"
+                "--max-cache-size, --cache-min-free, --cache-block-size, --cache-policy and --cache-group "
+                "need --cache DIR"
             )
         return None
-    if "policy" in chosen:
-        chosen["policy"] = CachePolicy(chosen["policy"])
     directories = tuple(_directory(each, mount_point) for each in flags["cache"])
     return DiskCacheConfig(directories, max_queued=queue_bytes, **chosen)
+
+
+def _policies(given: tuple[tuple[str, CachePolicy], ...]) -> dict[str, Any]:
+    """The policy without a prefix, and those with one."""
+    by_prefix = dict(given)
+    if len(by_prefix) < len(given):
+        raise BadOption("--cache-policy is given twice for the same prefix, or twice without one")
+    policy = by_prefix.pop("", None)
+    return {"policy": policy, "prefix_policies": tuple(by_prefix.items()) or None}
 
 
 def _directory(given: str, mount_point: str) -> Path:

@@ -17,7 +17,7 @@ from s3mount import __version__
 from s3mount.cli.bucket import s3_config
 from s3mount.cli.cache import CACHE_FLAGS, cache_config
 from s3mount.cli.serving import Command, NoParent, fail, serve
-from s3mount.cli.values import DURATION, MODE, OUTAGE, TTL, size_in
+from s3mount.cli.values import DURATION, MAX_ID, MODE, OUTAGE, TTL, size_in
 from s3mount.config import (
     DEFAULT_GBPS,
     DEFAULT_PART_SIZE,
@@ -40,9 +40,6 @@ from s3mount.mounter.keeping import kept
 from s3mount.mounter.sdnotify import take_kept
 from s3mount.units import MIB, format_size
 
-#: The kernel's ids have 32 bits, and chown(2) takes the last one for "leave it".
-_MAX_ID = 2**32 - 2
-
 
 def _options(command: Callable[..., None]) -> Callable[..., None]:
     """Every flag, in the order --help shows them."""
@@ -62,8 +59,8 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
         flag("--read-only", is_flag=True, help="Mount read-only; this version always does."),
         flag("--allow-other", is_flag=True, help="Let other users use the mount."),
         flag("--allow-root", is_flag=True, help="Let root use the mount."),
-        flag("--uid", type=click.IntRange(0, _MAX_ID), help="Owner of every file.  [default: you]"),
-        flag("--gid", type=click.IntRange(0, _MAX_ID), help="Group of every file.  [default: yours]"),
+        flag("--uid", type=click.IntRange(0, MAX_ID), help="Owner of every file.  [default: you]"),
+        flag("--gid", type=click.IntRange(0, MAX_ID), help="Group of every file.  [default: yours]"),
         flag("--file-mode", type=MODE, default="0644", show_default=True, help="Mode of every file."),
         flag("--dir-mode", type=MODE, default="0755", show_default=True, help="Mode of every directory."),
         flag("--auto-unmount", is_flag=True, help="Unmount when the daemon dies, however it dies."),

@@ -1,15 +1,19 @@
 """click types: text becomes bytes, seconds or mode bits once, at the edge."""
 
+import grp
 from collections.abc import Callable
 from typing import Any
 
 import click
 
 from s3mount.core.backoff import Patience
+from s3mount.core.epochs import CachePolicy
 from s3mount.core.ttl import parse_ttl
 from s3mount.units import parse_duration, parse_size
 
 _MAX_MODE = 0o777
+#: The kernel's ids have 32 bits, and chown(2) takes the last one for "leave it".
+MAX_ID = 2**32 - 2
 
 
 class _Parsed(click.ParamType[Any]):
@@ -54,7 +58,28 @@ def _parse_outage(text: str) -> float:
     return seconds
 
 
+def _parse_policy(text: str) -> tuple[str, CachePolicy]:
+    """A prefix of keys, empty for all, and the policy."""
+    prefix, equals, name = text.rpartition("=")
+    names = [policy.value for policy in CachePolicy]
+    if name not in names or (equals and not prefix):
+        raise ValueError(f"{text!r} is not a policy; write {', '.join(names)}, or PREFIX= and one of them")
+    return prefix, CachePolicy(name)
+
+
+def _parse_group(text: str) -> int:
+    """The number of a unix group; a number need not have a name here."""
+    if text.isascii() and text.isdigit() and int(text) <= MAX_ID:
+        return int(text)
+    try:
+        return grp.getgrnam(text).gr_gid
+    except KeyError:
+        raise ValueError(f"there is no group {text!r} on this host; getent group lists them") from None
+
+
 DURATION = _Parsed("duration", parse_duration)
 TTL = _Parsed("time", parse_ttl)
 OUTAGE = _Parsed("outage", _parse_outage)
 MODE = _Parsed("mode", _parse_mode)
+POLICY = _Parsed("policy", _parse_policy)
+GROUP = _Parsed("group", _parse_group)

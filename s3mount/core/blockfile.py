@@ -17,6 +17,7 @@ The name is in the header, so a block that lies where another belongs is wrong, 
 raises on wrong bytes: they are an answer, not an error.
 """
 
+import operator
 import struct
 from typing import NamedTuple
 
@@ -50,16 +51,19 @@ class BlockHeader(NamedTuple):
 
     def granules(self, wanted: ByteRange) -> ByteRange:
         """What has to be read for a range of the object: positions in the content, whole granules."""
-        start = self.span.start
-        return aligned(ByteRange(wanted.start - start, wanted.stop - start), GRANULE, self.span.length)
+        return granules_of(self.span, wanted)
 
     def is_right(self, at: int, content: memoryview) -> bool:
         """Whether whole granules that begin at a position in the content are what was written."""
-        for offset in range(0, len(content), GRANULE):
-            (expected,) = _SUM.unpack_from(self.sums, (at + offset) // GRANULE * _SUM.size)
-            if checksums.crc64nvme(content[offset : offset + GRANULE]) != expected:
-                return False
-        return True
+        first, stop = at // GRANULE, -(-(at + len(content)) // GRANULE)
+        expected = struct.unpack_from(f"<{stop - first}Q", self.sums, first * _SUM.size)
+        found = (checksums.crc64nvme(content[offset : offset + GRANULE]) for offset in range(0, len(content), GRANULE))
+        return all(map(operator.eq, found, expected))
+
+
+def granules_of(span: ByteRange, wanted: ByteRange) -> ByteRange:
+    """As `BlockHeader.granules`, of a block whose header is not read yet."""
+    return aligned(ByteRange(wanted.start - span.start, wanted.stop - span.start), GRANULE, span.length)
 
 
 def encode_header(block: Block, content: memoryview) -> bytes:

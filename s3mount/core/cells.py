@@ -18,6 +18,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from s3mount.core.attrs import ObjectId
+from s3mount.core.epochs import CachePolicy
 from s3mount.core.ranges import ByteRange
 from s3mount.units import KIB, MIB
 
@@ -45,11 +46,13 @@ class CachedContent(NamedTuple):
         name: a hash of origin, key, ETag and size.
         size: of the object, bytes.
         sizes: of its blocks, the largest first, each a multiple of the next.
+        policy: what its blocks may replace.
     """
 
     name: bytes
     size: int
     sizes: tuple[int, ...]
+    policy: CachePolicy = CachePolicy.AUTO
 
     def block(self, block_size: int, offset: int) -> Block:
         """The block of a size that has a byte."""
@@ -86,7 +89,13 @@ class CachedContent(NamedTuple):
             at = max(stop, at + 1)
 
 
-def cached_content(origin: str, object_id: ObjectId, size: int, block_size: int = BLOCK_SIZE) -> CachedContent:
+def cached_content(
+    origin: str,
+    object_id: ObjectId,
+    size: int,
+    block_size: int = BLOCK_SIZE,
+    policy: CachePolicy = CachePolicy.AUTO,
+) -> CachedContent:
     """One object version, anywhere.
 
     Args:
@@ -103,4 +112,4 @@ def cached_content(origin: str, object_id: ObjectId, size: int, block_size: int 
     facts = [text.encode("utf-8", "surrogateescape") for text in (origin, object_id.key, object_id.etag)]
     told_apart = b"".join(b"%d:%b" % (len(fact), fact) for fact in [*facts, b"%d" % size])
     sizes = [block_size, *(each for each in (_MIDDLE_SIZE, CELL_SIZE) if each < block_size)]
-    return CachedContent(blake2b(told_apart, digest_size=NAME_BYTES).digest(), size, tuple(sizes))
+    return CachedContent(blake2b(told_apart, digest_size=NAME_BYTES).digest(), size, tuple(sizes), policy)

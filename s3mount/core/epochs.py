@@ -19,6 +19,9 @@ recent accesses how many were hits: of all, and of those to blocks that were hit
 
 Hardly any is fewer than 1 in 32.
 
+Under `lru` a block always replaces the least recently used, under `pin` it replaces nothing; both
+for blocks of some prefixes only, if the user says so.
+
 A generation ends when blocks have come twice as often as there are different ones in it.  Two whole
 epochs of a data set cannot fit into less, so what was not used for a generation is in no epoch
 that goes on, and a filter never forgets a block of an epoch that goes on.
@@ -44,11 +47,12 @@ _PROBES = 4
 
 
 class CachePolicy(Enum):
-    """What the user can ask for: see the table; `lru` and `pin` always or never replace the oldest."""
+    """What the user can ask for, for all content or for that of a prefix: see above; `off` is not kept at all."""
 
     AUTO = "auto"
     LRU = "lru"
     PIN = "pin"
+    OFF = "off"
 
 
 class BloomFilter:
@@ -99,20 +103,20 @@ class RecentHits:
             self._hits //= 2
 
     @property
+    def are_most(self) -> bool:
+        """Whether three of four were hits; also while there was none."""
+        return self._hits * 4 >= self.accesses * 3
+
+    @property
     def is_hardly_any(self) -> bool:
         """Whether so few were hits that what is kept is of no use."""
         return self._hits * _HARDLY_ANY < self.accesses
 
 
 class EvictionPolicy:
-    """Says how far back victims must lie.
+    """Says how far back victims must lie."""
 
-    Args:
-        policy: what the user asked for.
-    """
-
-    def __init__(self, policy: CachePolicy) -> None:
-        self._policy = policy
+    def __init__(self) -> None:
         self._current, self._older = BloomFilter(), BloomFilter()
         self._current_since = self._older_since = -math.inf
         self._is_first = True
@@ -125,15 +129,15 @@ class EvictionPolicy:
         self._all.note(is_hit=True)
         self._again.note(is_hit=True)
 
-    def horizon(self, name: bytes, now: float) -> float:
-        """A block came from S3 to be kept.
+    def horizon(self, name: bytes, policy: CachePolicy, now: float) -> float:
+        """A block came from S3 to be kept under a policy.
 
         Returns:
             It may replace blocks last used before this time.
         """
-        if self._policy is CachePolicy.LRU:
+        if policy is CachePolicy.LRU:
             return math.inf
-        if self._policy is CachePolicy.PIN:
+        if policy is CachePolicy.PIN:
             return -math.inf
         came_before = name in self._current or name in self._older
         self._remember(name, now)

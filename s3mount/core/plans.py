@@ -31,6 +31,7 @@ class Situation(NamedTuple):
         now: seconds, of any clock that goes forward.
         is_held: whether the read's bytes are held or on their way.
         is_late: whether some of them are on their way, so that the reader waits.
+        is_on_disk: whether the disk cache answered the read: a jump there costs next to nothing.
     """
 
     ahead_limit: int
@@ -38,3 +39,4 @@ class Situation(NamedTuple):
     now: float
     is_held: bool
     is_late: bool = False
+    is_on_disk: bool = False

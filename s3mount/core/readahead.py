@@ -37,14 +37,12 @@ stream is left, what is in flight for it is named in `Plan.left` and cancelled. 
 twice before a read finds it gone (`core.fetched`).
 Formats need no knowledge of their own: open begins the first MiB, where HDF5 and safetensors have
 their heads; Parquet and zip (.pt, .npz) are first read at the end.
-
 Measured (tests/core/test_patterns.py, 1 GiB): a stride with gaps of at most 256 KiB is read over
 like a sequential file (128 KiB of 256: 134 GETs, 2.0 bytes for each asked; 4 KiB of 64: 174, 16);
 wider ones are cells (4 KiB of 1 MiB: 1,024 GETs, 32; 128 KiB of 4 MiB: 256, 1.03) until, where it
 fits, all is fetched (128 KiB of 1 MiB: after 256).  Runs of one length, 0.25 to 8 MiB, in a random
 order wait once and fetch at most 1.25 bytes for each asked, runs of mixed lengths 2.5 times and 1.6
-bytes; 32 readers of slices of 512 MiB 1.0, in 185 GETs.
-
+bytes; 32 readers of slices of 512 MiB 1.0, in 185 GETs.  A jump that the disk cache answers starts nothing.
 The module decides only; `fs.blocks` subtracts what it has and fetches the rest.
 """
 
@@ -170,6 +168,8 @@ class Planner:
         left = self._streams.take_left() if is_jump else ()
         if is_first and wanted.stop == self._size and wanted.start > HEAD:
             return self._plan_tail(wanted, situation.ahead_limit)
+        if is_jump and situation.is_on_disk:
+            return Plan(wanted, left=left)
         if self._streams.starts < starts:
             self._density.forgive(2 * wanted.length)
         if not situation.is_held:

@@ -10,19 +10,18 @@ of such chunks (the kernel has the pages); the rest when the budget or the last 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import trio
 
 from s3mount.core.attrs import ObjectId
 from s3mount.core.plans import Plan, Situation
-from s3mount.core.ranges import ByteRange, gaps, split
+from s3mount.core.ranges import ByteRange, split
 from s3mount.fs.activity import Activity
 from s3mount.fs.budget import ByteBudget
 from s3mount.fs.chunks import Chunk, ChunkState
 from s3mount.fs.content import ContentReader
 from s3mount.fs.objects import OpenObject, OpenObjects
-from s3mount.fs.shelf import ChunkShelf
+from s3mount.fs.shelf import BlockStatistics, ChunkShelf
 from s3mount.fs.waits import ReaderWaits
 from s3mount.units import MIB
 
@@ -31,19 +30,8 @@ _KEEP_READ_SHARE = 8
 _KEEP_READ_BYTES = 32 * MIB
 #: Half of the budget may be read ahead, shared by the objects that are being read: demand finds room.
 _AHEAD_SHARE = 2
-#: Pieces of a part that are fetched again with it, so that it is one GET and not three: at most 1/32.
-_PIECES_SHARE = 16
-
-
-@dataclass(frozen=True)
-class BlockStatistics:
-    """Objects open, chunks in flight and held, bytes of both, and bytes nobody read."""
-
-    objects: int
-    pending: int
-    ready: int
-    held_bytes: int
-    wasted_bytes: int
+#: From disk two parts ahead hide what it takes; more would only be more memory to touch.
+_DISK_AHEAD = 16 * MIB
 
 
 class BlockStore:
@@ -87,6 +75,15 @@ class BlockStore:
     def _let_go(self, opened: OpenObject) -> None:
         self._budget.release(sum(self._shelf.drop(chunk) for chunk in list(opened.chunks)))
 
+    @property
+    def has_disk(self) -> bool:
+        """Whether there is a disk cache."""
+        return self._content.has_disk
+
+    def is_on_disk(self, opened: OpenObject, span: ByteRange) -> bool:
+        """Whether nothing of a span is here or on its way, and all of it should be on disk."""
+        return not opened.chunks.overlapping(span) and self._content.knows(opened, span)
+
     async def begin(self, opened: OpenObject, span: ByteRange, *, wait: bool) -> bool:
         """What `open` does before it answers: start fetching a span, and wait for it if told to.
 
@@ -98,16 +95,18 @@ class BlockStore:
         Raises:
             StoreError: it could not be fetched.
         """
-        self._speculate(opened, self._missing(opened, span))
+        if self.is_on_disk(opened, span):
+            return False  # the read finds it there
+        self._speculate(opened, opened.chunks.missing(span))
         if not wait:
             return False
-        chunks = self._pin(opened, span)
+        chunks = self._shelf.pin_all(opened.chunks, span)
         pending = [chunk for chunk in chunks if chunk.state is ChunkState.PENDING]
         try:
             for chunk in chunks:
                 await self._waits.of_get(chunk.flight.landed, chunk.arrival)
                 chunk.view(span)
-            return not (all(chunk.arrival.is_from_disk for chunk in pending) or self._missing(opened, span))
+            return not (all(chunk.arrival.is_from_disk for chunk in pending) or opened.chunks.missing(span))
         finally:
             self._unpin(chunks)
 
@@ -123,8 +122,23 @@ class BlockStore:
             self._budget.release(self._shelf.read_to_end(chunk))
         return chunk.view(wanted)
 
+    async def read_disk(self, opened: OpenObject, wanted: ByteRange) -> memoryview | None:
+        """As `read`, of what the disk cache has as a whole, while nothing of it is here; else None."""
+        if opened.chunks.overlapping(wanted):
+            return None
+        found = await self._waits.of_disk(self._content.peek(opened, wanted))
+        if found is None:
+            return None
+        plan = self._plan(opened, wanted, is_on_disk=True)
+        if not plan.is_whole:
+            opened.planner.on_refused(plan.fetch)  # of it only the read came
+        elif plan.fetch != wanted:
+            plan = plan._replace(ahead=(*split(plan.fetch, self._part_size), *plan.ahead))
+        self._go_on(opened, plan)
+        return found
+
     async def read(self, opened: OpenObject, wanted: ByteRange) -> memoryview:
-        """Bytes of an open object.
+        """Bytes of an open object that the disk does not have, or that are here.
 
         Args:
             wanted: not empty, within the object.
@@ -133,18 +147,9 @@ class BlockStore:
             ObjectChanged: the bucket no longer has this version, and the bytes are not held.
             StoreError: they could not be fetched.
         """
-        may_peek = self._content.has_disk and not opened.chunks.overlapping(wanted)
-        if may_peek and (found := await self._waits.of_disk(self._content.peek(opened, wanted))) is not None:
-            plan = self._plan(opened, wanted, is_held=True)
-            if not plan.is_whole:
-                opened.planner.on_refused(plan.fetch)  # of it only the read came
-            elif plan.fetch != wanted:
-                plan = plan._replace(ahead=(*split(plan.fetch, self._part_size), *plan.ahead))
-            self._go_on(opened, plan)
-            return found
         plan = self._plan(opened, wanted)
         await self._ensure(opened, plan.fetch)
-        chunks = self._pin(opened, wanted)
+        chunks = self._shelf.pin_all(opened.chunks, wanted)
         try:
             self._go_on(opened, plan)
             for chunk in chunks:
@@ -160,39 +165,36 @@ class BlockStore:
         """Start what is ahead."""
         for ahead in plan.ahead:
             if plan.is_whole:
-                self._give_up_pieces(opened, ahead)
-            if not self._speculate(opened, self._missing(opened, ahead)):
+                self._budget.release(self._shelf.drop_pieces(opened.chunks, ahead))
+            if not self._speculate(opened, opened.chunks.missing(ahead)):
                 opened.planner.on_refused(ahead)
 
-    def _plan(self, opened: OpenObject, wanted: ByteRange, *, is_held: bool = False) -> Plan:
+    def _plan(self, opened: OpenObject, wanted: ByteRange, *, is_on_disk: bool = False) -> Plan:
         now = trio.current_time()
         share = self._budget.total // _AHEAD_SHARE // self._activity.note(opened.object_id, now)
-        is_held = is_held or not self._missing(opened, wanted)
+        is_held = is_on_disk or not opened.chunks.missing(wanted)
         is_late = any(chunk.state is ChunkState.PENDING for chunk in opened.chunks.overlapping(wanted))
-        plan = opened.planner.on_read(wanted, Situation(share, self._content.distance, now, is_held, is_late))
+        coming = ByteRange(wanted.stop, min(wanted.stop + self._part_size, opened.size))
+        if is_on_disk or self._content.knows(opened, coming):
+            share, is_late = min(share, _DISK_AHEAD), False
+        situation = Situation(share, self._content.distance, now, is_held, is_late, is_on_disk)
+        plan = opened.planner.on_read(wanted, situation)
         for left in plan.left:
             for chunk in opened.chunks.overlapping(left):
                 if self._shelf.cancel_speculation(chunk):
                     opened.planner.on_refused(chunk.span)
         if plan.is_whole and not is_held:
             for part in split(plan.fetch, self._part_size):
-                self._give_up_pieces(opened, part)
+                self._budget.release(self._shelf.drop_pieces(opened.chunks, part))
         return plan
-
-    def _give_up_pieces(self, opened: OpenObject, part: ByteRange) -> None:
-        """Drop small pieces that would cut one GET of a part in several."""
-        pieces = [chunk for chunk in opened.chunks.overlapping(part) if chunk.is_idle]
-        n_bytes = sum(chunk.span.length for chunk in pieces)
-        if n_bytes <= part.length // _PIECES_SHARE:
-            self._budget.release(sum(self._shelf.drop(chunk) for chunk in pieces))
 
     async def _ensure(self, opened: OpenObject, fetch: ByteRange) -> None:
         """Start what is missing of `fetch`, all at once; returns with it pending or ready."""
-        while missing := self._missing(opened, fetch):
+        while missing := opened.chunks.missing(fetch):
             needed = sum(gap.length for gap in missing)
             if not self._budget.acquire_nowait(needed, for_demand=True):
                 await self._waits.of_budget(self._budget.acquire(needed))
-                if self._missing(opened, fetch) != missing:  # others went on meanwhile
+                if opened.chunks.missing(fetch) != missing:  # others went on meanwhile
                     self._budget.release(needed)
                     continue
             for gap in missing:
@@ -206,16 +208,6 @@ class BlockStore:
                 return False
             self._start(opened, gap, is_wanted=False)
         return True
-
-    def _missing(self, opened: OpenObject, fetch: ByteRange) -> list[ByteRange]:
-        return gaps(fetch, [chunk.span for chunk in opened.chunks.overlapping(fetch)])
-
-    def _pin(self, opened: OpenObject, wanted: ByteRange) -> list[Chunk]:
-        """Keep the chunks of a range from being dropped, until `_unpin`."""
-        chunks = opened.chunks.overlapping(wanted)
-        for chunk in chunks:
-            self._shelf.pin(chunk)
-        return chunks
 
     def _unpin(self, chunks: list[Chunk]) -> None:
         """What was read to its end may go."""

@@ -15,7 +15,7 @@ from itertools import pairwise
 
 import trio
 
-from s3mount.core.ranges import ByteRange, Coverage
+from s3mount.core.ranges import ByteRange, Coverage, gaps
 from s3mount.core.waits import Arrival
 from s3mount.fs.flight import Flight
 
@@ -100,6 +100,10 @@ class ChunkList:
         if at >= 0 and self._chunks[at].span.stop >= wanted.stop:
             return self._chunks[at]
         return None
+
+    def missing(self, wanted: ByteRange) -> list[ByteRange]:
+        """The parts of `wanted` that no chunk has or brings, in order."""
+        return gaps(wanted, [chunk.span for chunk in self.overlapping(wanted)])
 
     def add(self, chunk: Chunk) -> None:
         """Put it where it belongs."""

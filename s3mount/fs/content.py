@@ -18,6 +18,7 @@ import trio
 
 from s3mount.cache.disk import DiskCache
 from s3mount.core.attrs import ObjectId
+from s3mount.core.cells import CachedContent
 from s3mount.core.distance import Distance
 from s3mount.core.ranges import ByteRange
 from s3mount.core.waits import Arrival
@@ -48,13 +49,28 @@ class ContentReader:
         """Whether `peek` may find anything."""
         return self._cache is not None
 
+    def _cached(self, opened: OpenObject) -> CachedContent | None:
+        """What the disk cache calls an object; None without one, and for what cannot be cached."""
+        if opened.cached is None and self._cache is not None:
+            opened.cached = self._cache.content(opened.object_id, opened.size)
+        return opened.cached
+
+    def knows(self, opened: OpenObject, span: ByteRange) -> bool:
+        """Whether a range should be on disk as a whole; only a read can tell.
+
+        Args:
+            span: within the object; one without bytes is not.
+        """
+        content = self._cached(opened)
+        return self._cache is not None and content is not None and self._cache.knows(content, span)
+
     async def peek(self, opened: OpenObject, wanted: ByteRange) -> memoryview | None:
         """Bytes that are on disk as a whole, and nothing else is read there; None when S3 must be asked.
 
         Args:
             wanted: not empty, within the object.
         """
-        content = None if self._cache is None else self._cache.content(opened.object_id, opened.size)
+        content = self._cached(opened)
         if self._cache is None or content is None:
             return None
         found = self._cache.get_nowait(content, wanted)
@@ -71,7 +87,7 @@ class ContentReader:
             ObjectChanged: the key has another version now, and not all of the range is on disk.
             StoreError.
         """
-        content = None if self._cache is None else self._cache.content(opened.object_id, opened.size)
+        content = self._cached(opened)
         if self._cache is None or content is None:
             return await self._get(opened.object_id, span, arrival)
         arrival.disk_until = math.inf

@@ -29,7 +29,7 @@ from s3mount.fs.blocks import BlockStore
 from s3mount.fs.directories import DirectoryLister, OpenDirectory
 from s3mount.fs.kernel_view import KernelView
 from s3mount.fs.notifier import KernelNotifier
-from s3mount.fs.reader import FileReader
+from s3mount.fs.reader import NO_LIMIT, FileReader, Limit
 from s3mount.fs.statistics import FileSystemStatistics
 from s3mount.fs.versions import VersionCheck, openable
 
@@ -276,15 +276,15 @@ class S3FileSystem:
         """
         return self._reader(handle).read_nowait(offset, length)
 
-    async def read(self, handle: int, offset: int, length: int) -> memoryview:
-        """Bytes of an open file; fewer than asked only at its end.
+    async def read(self, handle: int, offset: int, length: int, limit: Limit = NO_LIMIT) -> memoryview:
+        """Bytes of an open file; fewer than asked only at its end; `limit` holds what waits for S3.
 
         Raises:
             BadHandle, ObjectChanged, StoreError.
         """
         reader = self._reader(handle)
         try:
-            return await reader.read(offset, length)
+            return await reader.read(offset, length, limit)
         except ObjectChanged:
             self._note_change(reader.inode)
             raise

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 import trio
 
 from s3mount.core.attrs import ObjectId
+from s3mount.core.cells import CachedContent
 from s3mount.core.readahead import Planner, is_small
 from s3mount.core.siblings import SiblingTable
 from s3mount.core.small import SmallPlanner
@@ -29,6 +30,7 @@ class OpenObject:
 
     Attributes:
         handles: that refer to it.
+        cached: what the disk cache calls it, once it was asked.
         lingering: its deadline is when the content of an object without a handle goes.
     """
 
@@ -38,6 +40,7 @@ class OpenObject:
         self.planner = planner
         self.chunks = ChunkList()
         self.handles = 0
+        self.cached: CachedContent | None = None
         self.lingering: trio.CancelScope | None = None
 
 

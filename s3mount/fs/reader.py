@@ -7,11 +7,17 @@ What is held of an object is opened when the first byte is asked for: a small fi
 is opened and closed, epoch after epoch, and never is.
 """
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
 from s3mount.core.inodes import Inode
 from s3mount.core.ranges import ByteRange
 from s3mount.core.readahead import SMALL_FILE
 from s3mount.fs.blocks import BlockStore
 from s3mount.fs.objects import OpenObject
+
+Limit = Callable[[], AbstractContextManager[object]]
+NO_LIMIT: Limit = nullcontext
 
 
 class FileReader:
@@ -39,6 +45,14 @@ class FileReader:
     def is_with_kernel(self) -> bool:
         """Whether `begin` would fetch nothing, because the kernel got all of this version already; only for small."""
         return self.is_small and self.inode.was_delivered(ByteRange(0, self._size))
+
+    @property
+    def needs_no_fetch(self) -> bool:
+        """Whether `begin` would do nothing: the kernel got all of a small file, or the disk should have it."""
+        if self.is_with_kernel:
+            return True
+        is_cached = self.is_small and self._blocks.has_disk
+        return is_cached and self._blocks.is_on_disk(self._opened, ByteRange(0, self._size))
 
     @property
     def _opened(self) -> OpenObject:
@@ -76,14 +90,20 @@ class FileReader:
             self.inode.deliver(wanted)
         return content
 
-    async def read(self, offset: int, length: int) -> memoryview:
+    async def read(self, offset: int, length: int, limit: Limit = NO_LIMIT) -> memoryview:
         """Bytes at an offset, before the end of the file; fewer than asked only up to that.
+
+        Args:
+            limit: is entered where S3 may be asked; the disk has a limit of its own, and a deadline is not free.
 
         Raises:
             StoreError: they could not be had.
         """
         wanted = ByteRange(min(offset, self._size), min(offset + length, self._size))
-        content = await self._blocks.read(self._opened, wanted)
+        content = await self._blocks.read_disk(self._opened, wanted) if self._blocks.has_disk else None
+        if content is None:
+            with limit():
+                content = await self._blocks.read(self._opened, wanted)
         self.inode.deliver(wanted)
         return content
 

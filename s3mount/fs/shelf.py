@@ -14,14 +14,30 @@ INVARIANT: a chunk is in at most one queue, and in none while it is pinned or go
 """
 
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import TypedDict
 
-from s3mount.fs.chunks import Chunk, ChunkState
+from s3mount.core.ranges import ByteRange
+from s3mount.fs.chunks import Chunk, ChunkList, ChunkState
+
+#: Pieces of a part that are fetched again with it, so that it is one GET and not three: at most 1/32.
+_PIECES_SHARE = 16
 
 
 class ShelfStatistics(TypedDict):
     """Chunks in flight and held, bytes of both, and bytes fetched that nobody read."""
 
+    pending: int
+    ready: int
+    held_bytes: int
+    wasted_bytes: int
+
+
+@dataclass(frozen=True)
+class BlockStatistics:
+    """Objects open, chunks in flight and held, bytes of both, and bytes nobody read."""
+
+    objects: int
     pending: int
     ready: int
     held_bytes: int
@@ -75,6 +91,20 @@ class ChunkShelf:
         self._unfile(chunk)
         chunk.pins += 1
         chunk.is_wanted = True
+
+    def pin_all(self, chunks: ChunkList, wanted: ByteRange) -> list[Chunk]:
+        """Keep the chunks of a range from being dropped, until each is unpinned."""
+        pinned = chunks.overlapping(wanted)
+        for chunk in pinned:
+            self.pin(chunk)
+        return pinned
+
+    def drop_pieces(self, chunks: ChunkList, part: ByteRange) -> int:
+        """Remove small pieces that would cut one GET of a part in several."""
+        pieces = [chunk for chunk in chunks.overlapping(part) if chunk.is_idle]
+        if sum(chunk.span.length for chunk in pieces) > part.length // _PIECES_SHARE:
+            return 0
+        return sum(self.drop(chunk) for chunk in pieces)
 
     def unpin(self, chunk: Chunk) -> int:
         """The reader is done with it."""

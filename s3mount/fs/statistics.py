@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from s3mount.cache.metadata import MetadataStatistics
 from s3mount.core.inodes import InodeStatistics
 from s3mount.core.waits import WaitSeconds
-from s3mount.fs.blocks import BlockStatistics
 from s3mount.fs.directories import DirectoryStatistics
 from s3mount.fs.resolver import ResolverStatistics
+from s3mount.fs.shelf import BlockStatistics
 
 
 @dataclass(frozen=True)

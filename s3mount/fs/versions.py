@@ -112,12 +112,18 @@ class VersionCheck:
             await reader.begin()
 
     def begin_nowait(self, inode: Inode, reader: FileReader) -> bool:
-        """As `begin` not direct, if it needs no request; returns whether it did it.
+        """As `begin` not direct, if it needs no request; returns whether it did it; else the reader is closed.
 
         Raises:
             StaleInode.
         """
-        return reader.is_with_kernel and not self._must_ask(inode)
+        is_begun = False
+        try:
+            is_begun = reader.needs_no_fetch and not self._must_ask(inode)
+        finally:
+            if not is_begun:
+                reader.close()
+        return is_begun
 
     def _must_ask(self, inode: Inode) -> bool:
         vouched_until, inode.vouched_until = inode.vouched_until, -math.inf

@@ -102,8 +102,7 @@ class Operations(pyfuse3.Operations):
         with self._boundary.guard("read"):
             content = self._fs.read_nowait(fh, off, size)
             if content is None:
-                with self._boundary.deadline():
-                    content = await self._fs.read(fh, off, size)
+                content = await self._fs.read(fh, off, size, self._boundary.deadline)
             return content  # type: ignore[return-value]  # any buffer will do
 
     async def release(self, fh: FileHandleT) -> None:

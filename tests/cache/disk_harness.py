@@ -9,7 +9,6 @@ from s3mount.cache.space import Limits
 from s3mount.cache.volume import Volume, VolumeStatistics
 from s3mount.core.attrs import ObjectId
 from s3mount.core.cells import CachedContent
-from s3mount.core.epochs import CachePolicy
 from s3mount.core.ranges import ByteRange
 from tests.support.content import make_content
 
@@ -52,11 +51,9 @@ async def running(*directories: Path, **config: object) -> AsyncIterator[DiskCac
 
 
 @asynccontextmanager
-async def volume(
-    path: Path, limits: Limits | None = None, policy: CachePolicy = CachePolicy.AUTO, **clocks: object
-) -> AsyncIterator[Volume]:
+async def volume(path: Path, limits: Limits | None = None, **clocks: object) -> AsyncIterator[Volume]:
     """One directory alone, with clocks of the test's own."""
-    each = Volume(path, limits or Limits(), policy, **clocks)  # type: ignore[arg-type]
+    each = Volume(path, limits or Limits(), **clocks)  # type: ignore[arg-type]
     each.prepare()
     async with each.running():
         await each.scanned()

@@ -1,12 +1,13 @@
 """A process that uses a cache directory, for tests that kill it or run several.
 
-usage: python -m tests.cache.disk_worker DIR fill|mixed SEED MAX_BYTES OPERATIONS
+usage: python -m tests.cache.disk_worker DIR fill|mixed|keep SEED MAX_BYTES OPERATIONS
 
 `fill` reads seeds from stdin and forks for each: starting Python takes longer than what is tested.
 The child prints its process id, then puts objects one after the other and prints the number of each
 when it is on disk, until it is killed; then its parent prints "dead".
 `mixed` reads objects at random, compares every byte, and puts in what is missing; it prints its
-counters as JSON and exits with 1 if a byte was wrong.
+counters as JSON and exits with 1 if a byte was wrong.  `keep` is the same without evicting, and exits
+with 1 also if it missed an object that it had found or put in before.
 """
 
 import itertools
@@ -38,9 +39,10 @@ async def fill(cache: DiskCache, seed: int) -> None:
         os.write(1, b"%d\n" % number)  # in one piece: print() can be killed before the line ends
 
 
-async def mixed(cache: DiskCache, seed: int, operations: int) -> bool:
+async def mixed(cache: DiskCache, seed: int, operations: int, *, keeps: bool) -> bool:
     draw = random.Random(seed)
     objects = [SOURCE.bytes(number) for number in range(N_OBJECTS)]
+    seen = set()
     is_right = True
     for _ in range(operations):
         number = draw.randrange(N_OBJECTS)
@@ -49,10 +51,13 @@ async def mixed(cache: DiskCache, seed: int, operations: int) -> bool:
         span = ByteRange(start, draw.randrange(start, SOURCE.size) + 1)
         found = cache.get_nowait(content, span) or await cache.get(content, span)
         if found is None:
+            is_right = is_right and not (keeps and number in seen)
             cache.put(content, 0, objects[number])
+            await cache.drained()
         elif found != objects[number][span.start : span.stop]:
             is_right = False
-        if draw.random() < 0.01:
+        seen.add(number)
+        if not keeps and draw.random() < 0.01:
             await cache.evict(SOURCE.size)
     await cache.drained()
     cache.check_invariants()
@@ -67,7 +72,7 @@ async def main(directory: str, mode: str, seed: int, max_bytes: float, operation
         if mode == "fill":
             await fill(cache, seed)
         await cache.scanned()
-        return 0 if await mixed(cache, seed, operations) else 1
+        return 0 if await mixed(cache, seed, operations, keeps=mode == "keep") else 1
     return 2
 
 

@@ -309,8 +309,13 @@ async def test_what_is_left_behind_is_cleaned(work: Path) -> None:
     name = "ab" * 20
     for version in ("v0", "v2"):
         (directory / version / "ab").mkdir(parents=True)
-    left = [directory / "v1" / "new" / f"1-{name}-1", directory / "v0" / "ab" / name, directory / "v2" / "ab" / name]
+    left = [
+        directory / "v1" / "new" / f"1-7f{name[:4]}-{name}-1",
+        directory / "v0" / "ab" / name,
+        directory / "v2" / "ab" / name,
+    ]
     kept = [directory / "v2" / "ab" / ("cd" * 20), directory / "v2" / "ab" / "mine", directory / "notes"]
+    kept.append(directory / "v1" / "new" / f"pack-{name}.pack")
     for path in [*left, *kept]:
         path.write_bytes(b"x")
     for path in [*left, *kept[1:]]:
@@ -318,4 +323,18 @@ async def test_what_is_left_behind_is_cleaned(work: Path) -> None:
     async with running(directory) as cache:
         assert counted(cache).blocks == 0
     assert [path.exists() for path in left] == [False] * 3
-    assert [path.exists() for path in kept] == [True] * 3
+    assert [path.exists() for path in kept] == [True] * 4
+
+
+@pytest.mark.parametrize(("min_free_percent", "stays"), [(0, True), (99, False)])
+async def test_another_version_makes_room(work: Path, min_free_percent: float, stays: bool) -> None:  # noqa: FBT001
+    """Blocks of another version that were not used for an hour go when they take the room of new ones."""
+    directory = work / "c"
+    (directory / "v2" / "ab").mkdir(parents=True)
+    directory.chmod(0o700)
+    used, unused = directory / "v2" / "ab" / ("ab" * 20), directory / "v2" / "ab" / ("cd" * 20)
+    for path, age_s in ((used, 60), (unused, 7200)):
+        path.write_bytes(b"x")
+        os.utime(path, (time.time() - age_s,) * 2)
+    async with running(directory, min_free_percent=min_free_percent):
+        assert (used.exists(), unused.exists()) == (True, stays)

@@ -56,6 +56,24 @@ async def test_a_cancelled_caller_goes_at_once() -> None:
     threads.close()
 
 
+async def test_a_call_that_takes_too_long_is_given_up() -> None:
+    """A call that takes longer than it may is given up, the others are not, and its thread goes on afterwards."""
+    threads = CallThreads(2, "test")
+    hold = threading.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(threads.watch)
+        with pytest.raises(trio.TooSlowError):
+            await threads.run_for(0.01, hold.wait)
+        assert await threads.run_for(60, divmod, 7, 2) == (3, 1)
+        with pytest.raises(ZeroDivisionError):
+            await threads.run_for(60, divmod, 7, 0)
+        hold.set()
+        assert await threads.run(hold.wait)
+        nursery.cancel_scope.cancel()
+    assert threads._limited == {}
+    threads.close()
+
+
 def test_a_thread_outlives_the_loop_quietly() -> None:
     """A call that ends after the loop did is dropped, and its thread ends."""
     threads = CallThreads(1, "outlives")

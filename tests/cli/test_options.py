@@ -31,7 +31,7 @@ FLAGS = {
     "--no-log", "--version", "--without-listing", "--metadata-ttl", "--negative-metadata-ttl",
     "--max-threads", "--no-kernel-tuning", "--read-ahead-kib",
     "--on-outage",
-    "--cache", "--max-cache-size", "--cache-min-free", "--cache-block-size", "--cache-policy",
+    "--cache", "--max-cache-size", "--cache-min-free", "--cache-block-size", "--cache-policy", "--cache-group",
 }  # fmt: skip
 
 

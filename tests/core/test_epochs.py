@@ -20,14 +20,15 @@ class Cache:
     """A cache of blocks of one page, as cache.space decides."""
 
     def __init__(self, policy: CachePolicy, room: int) -> None:
-        self.policy = EvictionPolicy(policy)
+        self.kind = policy
+        self.policy = EvictionPolicy()
         self.index = BlockIndex(0)
         self.room = room
         self.now = 0.0
 
-    def restart(self, policy: CachePolicy = CachePolicy.AUTO) -> None:
+    def restart(self) -> None:
         """What was used last is in the files' mtimes; the policy begins anew."""
-        self.policy = EvictionPolicy(policy)
+        self.policy = EvictionPolicy()
 
     def read(self, name: bytes) -> bool:
         self.now += 1
@@ -35,7 +36,7 @@ class Cache:
             if self.index.use(name, self.now):
                 self.policy.note_hit()
             return True
-        horizon = self.policy.horizon(name, self.now)
+        horizon = self.policy.horizon(name, self.kind, self.now)
         if len(self.index) < self.room or self.index.take(PAGE, horizon):
             self.index.add(KnownBlock(name, PAGE, self.now))
         return False

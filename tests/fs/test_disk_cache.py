@@ -104,6 +104,34 @@ async def test_a_hole_is_one_get(work: Path) -> None:
     assert store.counts["gets"] == 1
 
 
+async def test_an_open_of_what_is_on_disk_fetches_nothing(work: Path) -> None:
+    """A small file that is on disk is opened at once, and read from disk; one that vanished there costs one GET."""
+    store = bucket()
+    await filled(store, work / "c")
+    async with mount(store, work / "c") as (mounted, cache):
+        await cache.scanned()
+        for name, gets in (("s0", 0), ("s1", 1)):
+            if gets:
+                for path in block_files(work / "c"):
+                    path.unlink()
+            handle = mounted.fs.open_nowait((await mounted.walk(name)).ino)
+            assert handle is not None
+            assert mounted.blocks.statistics().held_bytes == 0
+            assert await mounted.read(handle, 0, len(SMALL[name])) == SMALL[name]
+            mounted.fs.release(handle)
+            assert (store.counts["gets"], store.counts["heads"]) == (gets, 0)
+        assert mounted.blocks.statistics().objects == 0
+
+
+async def test_an_open_that_waits_leaves_nothing_open(work: Path) -> None:
+    """An open that cannot be answered at once, because the disk does not have the file, holds no object."""
+    store = bucket()
+    async with mount(store, work / "c") as (mounted, _):
+        ino = (await mounted.walk("s0")).ino
+        assert mounted.fs.open_nowait(ino) is None
+        assert mounted.blocks.statistics().objects == 0
+
+
 async def test_a_damaged_block(work: Path) -> None:
     """A block that was damaged on disk costs one GET, and the bytes are right."""
     store = bucket()

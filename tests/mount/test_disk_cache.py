@@ -3,6 +3,7 @@
 import os
 import random
 import re
+import stat
 from pathlib import Path
 
 import pytest
@@ -139,7 +140,7 @@ def test_every_flag(weed: Server, work: Path) -> None:
     bucket, caches = filled_bucket(weed), [work / "c1", work / "c2"]
     flags = [flag for cache in caches for flag in ("--cache", str(cache))]
     flags += ["--max-cache-size", "20", "--cache-min-free", "0.5", "--cache-block-size", "1024"]
-    flags += ["--cache-policy", "pin", *INDEFINITE]
+    flags += ["--cache-policy", "pin", "--cache-policy", "d/s19=off", "--cache-group", "54321", *INDEFINITE]
     with proxy(weed.url) as front, mounted(bucket, work, *flags, url=front.url) as mount:
         read_all(mount)
         wait_until(lambda: sum(size_of(cache) for cache in caches) > 15 * MIB, 30, "the blocks on disk")
@@ -148,6 +149,9 @@ def test_every_flag(weed: Server, work: Path) -> None:
         assert mount.stop() == 0
         assert mount.warnings() == []
     assert all(2 * MIB < size_of(cache) <= 10 * MIB for cache in caches)
+    assert {(path.stat().st_gid, stat.S_IMODE(path.stat().st_mode)) for path in caches} == {(54_321, 0o2770)}
+    off = CONTENTS["d/s19"][:4096]
+    assert not any(off in path.read_bytes() for cache in caches for path in block_files(cache))
     assert {path.stat().st_size for cache in caches for path in block_files(cache)} <= {
         1 * MIB + 4 * KIB, 115_000 + 4 * KIB, len(CONTENTS["large"]) % MIB + 4 * KIB,
     }  # fmt: skip

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import os
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -120,3 +121,24 @@ def test_memory_target_of_other_readers(weed: Server, work: Path, how: str, part
             assert readers.answer(program, 120) in (digest, [digest])
         assert mount.rss_mib("VmHWM") < 512 + _BESIDE_MIB
         assert mount.warnings() == []
+
+
+def test_memory_target_with_a_disk_cache(weed: Server, work: Path) -> None:
+    """With --memory-target 512 and --cache the daemon's memory stays under 512 + 150 MiB while 24 readers fill the
+    cache, and while they read from it.
+    """
+    n_bytes = 16 * MIB
+    files = {f"{number:04}": n_bytes for number in range(24)}
+    flags = ("--memory-target", "512", "--cache", str(work / "cache"))
+    with _scripted(weed, work, files, *flags) as (mount, _), ThreadPoolExecutor(24) as pool:
+        for _ in range(2):
+            read = {key: pool.submit(_read_buffered, mount.path / key, n_bytes) for key in files}
+            assert [key for key in files if read[key].result() != content_at(key, 0, n_bytes)] == []
+            for key in files:
+                with _opened(mount.path / key) as descriptor:
+                    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        assert mount.rss_mib("VmHWM") < 512 + _BESIDE_MIB
+        assert mount.stop() == 0
+        found = re.search(r"disk cache .*; (\d+) hits", mount.log)
+        assert found is not None
+        assert int(found[1]) > 24

@@ -29,7 +29,7 @@ from tests.support.servers import Server
 
 pytestmark = [pytest.mark.mount, pytest.mark.server, pytest.mark.soak, pytest.mark.timeout(0)]
 
-_SECONDS = float(os.environ.get("SOAK_SECONDS", "1200"))
+SECONDS = float(os.environ.get("SOAK_SECONDS", "1200"))
 _READERS = 32
 _SIZES = [0, 1, 4097, 115_000, MIB, MIB + 1, 5 * MIB, 8 * MIB, 20 * MIB + 7, 64 * MIB]
 _SMALL_FILES = 100
@@ -104,7 +104,7 @@ def test_readers_under_faults(weed: Server, work: Path, originals: Path) -> None
     environment = aws_environment(AWS_MAX_ATTEMPTS="10")
     with proxy(weed.url) as front, mounted(bucket, work, *flags, url=front.url, env=environment) as mount:
         front.decide = decider
-        with readers(mount, originals) as processes:
+        with readers(mount, originals, _READERS, SECONDS) as processes:
             rss_mib = []
             while any(each.poll() is None for each in processes):
                 rss_mib.append(mount.rss_mib())
@@ -129,13 +129,11 @@ def test_readers_under_faults(weed: Server, work: Path, originals: Path) -> None
 
 
 @contextmanager
-def readers(mount: Mount, originals: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
+def readers(mount: Mount, originals: Path, n: int, seconds: float) -> Iterator[list[subprocess.Popen[bytes]]]:
     """The running readers; none is left, also when they do not end."""
     command = [sys.executable, "-m", "tests.soak.readers", str(mount.path), str(originals)]
-    processes = [
-        subprocess.Popen([*command, str(seed), str(_SECONDS)], stdout=subprocess.PIPE) for seed in range(_READERS)
-    ]
-    guard = threading.Timer(_SECONDS + _LAST_VISIT_S, lambda: [each.kill() for each in processes])
+    processes = [subprocess.Popen([*command, str(seed), str(seconds)], stdout=subprocess.PIPE) for seed in range(n)]
+    guard = threading.Timer(seconds + _LAST_VISIT_S, lambda: [each.kill() for each in processes])
     guard.start()
     try:
         yield processes
