@@ -36,7 +36,7 @@ def s3mount(bucket: str, url: str, directory: Path, *flags: str, ca: str | None 
     """Ours, with default options."""
     trust = ("--ca-bundle", ca) if ca else ()
     with mounted(bucket, directory, *flags, *trust, url=url, env=aws_environment(AWS_MAX_ATTEMPTS="10")) as mount:
-        yield Contender("s3mount", mount.path, mount.process.pid)
+        yield Contender("s3mount", mount.path, mount.daemon_pid)
 
 
 @contextlib.contextmanager

@@ -24,8 +24,9 @@ from s3mount.core.backoff import Patience
 from s3mount.core.cells import BLOCK_SIZE, CELL_SIZE
 from s3mount.core.ttl import MINIMAL, TimeToLive
 from s3mount.errors import BadOption
-from s3mount.fuse.session import FuseConfig
+from s3mount.fuse.options import FuseConfig
 from s3mount.limits import Host, this_host
+from s3mount.logs import LogConfig
 from s3mount.store.crt import CrtConfig
 from s3mount.store.guarded import GuardConfig
 from s3mount.store.session import S3Config
@@ -65,17 +66,13 @@ class ReadConfig:
 
 
 @dataclass(frozen=True)
-class LogConfig:
-    """Attributes: where the log goes; a directory, else stderr or syslog."""
-
-    directory: Path | None
-    is_debug: bool = False
-    is_off: bool = False
-
-
-@dataclass(frozen=True)
 class MountConfig:
-    """Everything the daemon needs to know."""
+    """Everything the daemon needs to know.
+
+    Attributes:
+        has_takeover: a mounter keeps the mount, and another daemon takes it over when this one dies.
+        hang_timeout_s: of silence, after which it is killed for that; 0 for never.
+    """
 
     s3: S3Config
     crt: CrtConfig
@@ -88,6 +85,8 @@ class MountConfig:
     fuse: FuseConfig
     log: LogConfig
     runtime_directory: Path
+    has_takeover: bool = True
+    hang_timeout_s: float = 30.0
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ things, so that scripts carry over; a flag that does nothing does not exist, wit
 --read-only is what this mount always is, and --max-threads limits threads that are not there.
 """
 
-import logging
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -17,12 +16,12 @@ import click
 from s3mount import __version__
 from s3mount.cli.bucket import s3_config
 from s3mount.cli.cache import CACHE_FLAGS, cache_config
+from s3mount.cli.serving import Command, NoParent, fail, serve
 from s3mount.cli.values import DURATION, MAX_ID, MODE, OUTAGE, TTL, size_in
 from s3mount.config import (
     DEFAULT_GBPS,
     DEFAULT_PART_SIZE,
     Limits,
-    LogConfig,
     MountConfig,
     metadata_config,
     size_components,
@@ -30,17 +29,16 @@ from s3mount.config import (
 from s3mount.core.attrs import Ownership
 from s3mount.core.backoff import Patience
 from s3mount.core.location import parse_location
-from s3mount.daemon import background, exits, rundir, runtime
-from s3mount.daemon.logs import logging_to
-from s3mount.daemon.sdnotify import ServiceManager
+from s3mount.daemon import background, rundir
 from s3mount.errors import BadOption, S3MountError
 from s3mount.fuse.handshake import background_limit
 from s3mount.fuse.kernel import READ_AHEAD_KIB, READ_AHEAD_RANGE_KIB
-from s3mount.fuse.session import FuseConfig
+from s3mount.fuse.options import FuseConfig
 from s3mount.limits import this_host
+from s3mount.logs import LogConfig
+from s3mount.mounter.keeping import kept
+from s3mount.mounter.sdnotify import take_kept
 from s3mount.units import MIB, format_size
-
-log = logging.getLogger(__name__)
 
 
 def _options(command: Callable[..., None]) -> Callable[..., None]:
@@ -66,6 +64,9 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
         flag("--file-mode", type=MODE, default="0644", show_default=True, help="Mode of every file."),
         flag("--dir-mode", type=MODE, default="0755", show_default=True, help="Mode of every directory."),
         flag("--auto-unmount", is_flag=True, help="Unmount when the daemon dies, however it dies."),
+        flag("--no-takeover", is_flag=True, help="One process: when it dies the mount is dead."),
+        flag("--hang-timeout", type=DURATION, default="30", show_default=True, metavar="SECONDS",
+             help="Replace a daemon that answers nothing for so long; 0 for never."),
         flag("--metadata-ttl", type=TTL, metavar="TIME",
              help="How long to believe what a name or a directory was: minimal, indefinite, or seconds.  "
              "[default: minimal; with --cache 60]"),
@@ -107,31 +108,38 @@ class _OneLineUsage(click.Command):
 
 @click.command(cls=_OneLineUsage, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.argument("bucket", metavar="BUCKET")
-@click.argument("directory", metavar="DIRECTORY", type=click.Path(readable=False))
+@click.argument("directory", metavar="DIRECTORY")
 @_options
 @click.version_option(__version__, prog_name="s3mount")
 def main(bucket: str, directory: str, **flags: Any) -> None:
     """Mount BUCKET (a name, an access point ARN, or s3://name/prefix/) on DIRECTORY."""
+    found = kept(take_kept(os.environ, os.getpid()), directory)
     try:
-        config = build_config(bucket, directory, flags, os.environ)
+        config = build_config(bucket, directory, flags, os.environ, None if found is None else found.mount_point)
     except S3MountError as error:
         _fail(error)
+    command = Command(sys.argv[1:], os.getcwd(), flags["foreground"], found)
     if flags["foreground"]:
-        sys.exit(_serve(config, _NoParent(), is_foreground=True))
-    outcome = background.start(lambda pipe: _serve(config, pipe, is_foreground=False), config.fuse.mount_point)
+        sys.exit(serve(config, NoParent(), command))
+    outcome = background.start(lambda pipe: serve(config, pipe, command), config.fuse.mount_point)
     if outcome.message:
         click.echo(f"s3mount: {outcome.message}", err=True)
     sys.exit(outcome.code)
 
 
-def build_config(bucket: str, directory: str, flags: Mapping[str, Any], environ: Mapping[str, str]) -> MountConfig:
+def build_config(
+    bucket: str, directory: str, flags: Mapping[str, Any], environ: Mapping[str, str], mount_point: str | None = None
+) -> MountConfig:
     """The configuration that flags and environment mean.
+
+    Args:
+        mount_point: `directory` as it was resolved before anything was mounted there; None to do that.
 
     Raises:
         BadOption: they contradict each other, or cannot be meant.
     """
     location = parse_location(bucket, flags["prefix"])
-    mount_point = os.path.realpath(directory)
+    mount_point = mount_point or os.path.realpath(directory)
     limits = Limits(
         flags["part_size"],
         flags["memory_target"],
@@ -174,6 +182,8 @@ def build_config(bucket: str, directory: str, flags: Mapping[str, Any], environ:
         ),
         log=_log_config(flags, mount_point),
         runtime_directory=rundir.own_directory(environ),
+        has_takeover=not flags["no_takeover"],
+        hang_timeout_s=flags["hang_timeout"],
     )
 
 
@@ -188,33 +198,5 @@ def _log_config(flags: Mapping[str, Any], mount_point: str) -> LogConfig:
     return LogConfig(directory, is_debug=flags["debug"])
 
 
-class _NoParent:
-    """`Readiness` in the foreground: nobody waits."""
-
-    def ready(self) -> None:
-        return
-
-
-def _serve(config: MountConfig, parent: background.Pipe | _NoParent, *, is_foreground: bool) -> int:
-    """The daemon's whole life; returns its exit code."""
-    manager = ServiceManager(os.environ.get("NOTIFY_SOCKET"))
-    try:
-        with logging_to(config.log, is_foreground=is_foreground):
-            try:
-                runtime.run(config, parent, manager)
-            except S3MountError as error:
-                log.log(logging.ERROR, "%s", exits.line_for(error))
-                raise
-    except S3MountError as error:
-        outcome = background.Outcome(exits.verdict_for(error).code, exits.line_for(error))
-        if isinstance(parent, background.Pipe):
-            parent.report(outcome)
-        elif config.log.is_off or config.log.directory is not None:
-            click.echo(f"s3mount: {outcome.message}", err=True)  # the log went elsewhere
-        return outcome.code
-    return exits.ExitCode.OK
-
-
 def _fail(error: S3MountError) -> NoReturn:
-    click.echo(f"s3mount: {exits.line_for(error)}", err=True)
-    sys.exit(exits.verdict_for(error).code)
+    sys.exit(fail(error))

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from s3mount.daemon import mountpoint
 from s3mount.daemon.exits import ExitCode
+from s3mount.logs import close_stderr
 
 #: Seconds, as Mountpoint gives.
 READY_TIMEOUT_S = 30.0
@@ -35,9 +36,7 @@ class Pipe:
 
     def ready(self) -> None:
         """The mount answers: release the parent, and whoever waits for the end of its stderr."""
-        null = os.open(os.devnull, os.O_RDWR)
-        os.dup2(null, 2)
-        os.close(null)
+        close_stderr()
         self.report(Outcome(ExitCode.OK, ""))
 
     def report(self, outcome: Outcome) -> None:
@@ -105,7 +104,9 @@ def _wait(reader: int, pid: int, mount_point: str, timeout_s: float) -> Outcome:
 
 
 def _give_up(pid: int, mount_point: str) -> None:
-    """No process and no mount of this start stays."""
+    """No process and no mount of this start stays; the child leads a group of its own."""
+    with contextlib.suppress(ProcessLookupError):  # not yet, if it was just forked
+        os.killpg(pid, signal.SIGKILL)
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     mountpoint.clear_dead(mount_point)

@@ -4,19 +4,17 @@ Checked before S3 is asked, because a wrong directory is the user's most likely 
 cheapest to find.  A dead mount that another s3mount left is cleared; any other is reported.
 """
 
-import contextlib
 import errno
 import logging
 import os
 import shlex
 import shutil
-import subprocess
 from pathlib import Path
 
 from s3mount.errors import FuseUnavailable, MountPointUnusable
 from s3mount.fuse.device import unmount
 from s3mount.fuse.mountinfo import FILE_SYSTEM_TYPE, mounted_on
-from s3mount.fuse.session import FuseConfig
+from s3mount.fuse.options import FuseConfig
 
 log = logging.getLogger(__name__)
 
@@ -35,17 +33,6 @@ def check(config: FuseConfig) -> None:
     if os.geteuid() != 0:
         _check_ordinary_user(config)
     _check_directory(config.mount_point)
-
-
-def abort(path: str) -> None:
-    """Fail every call that the mount has not answered, for good: a process stuck in the kernel can end then."""
-    if os.geteuid() == 0:
-        subprocess.run(["umount", "-f", path], check=False, capture_output=True)
-        return
-    taken = mounted_on(path)
-    if taken is not None:
-        with contextlib.suppress(OSError):  # its owner may write it, where fusectl is mounted
-            Path(f"/sys/fs/fuse/connections/{taken.device.partition(':')[2]}/abort").write_text("1", encoding="ascii")
 
 
 def clear_dead(path: str) -> None:

@@ -22,7 +22,7 @@ from s3mount.config import MountConfig
 from s3mount.daemon import mountpoint, rundir
 from s3mount.daemon.allocator import keep_memory
 from s3mount.daemon.control import ControlServer
-from s3mount.daemon.sdnotify import ServiceManager
+from s3mount.daemon.keeper import Keeper
 from s3mount.daemon.verbs import verbs_of
 from s3mount.daemon.wiring import Components, components
 from s3mount.errors import MountNotAnswering, sole_cause
@@ -49,40 +49,47 @@ class Readiness(Protocol):
         ...
 
 
-def run(config: MountConfig, readiness: Readiness, manager: ServiceManager) -> None:
+def run(config: MountConfig, readiness: Readiness, keeper: Keeper) -> None:
     """Serve one mount until it is unmounted or a signal asks to stop.
 
     Raises:
         StartupError, StoreError: the mount could not be made; nothing stays mounted.
     """
-    mountpoint.check(config.fuse)
+    if keeper.region is None:
+        mountpoint.check(config.fuse)
     keep_memory(config.read.budget_bytes)
     try:
-        trio.run(_run, config, readiness, manager)
+        trio.run(_run, config, readiness, keeper)
     except BaseExceptionGroup as group:
         raise sole_cause(group) from group
 
 
-async def _run(config: MountConfig, readiness: Readiness, manager: ServiceManager) -> None:
+async def _run(config: MountConfig, readiness: Readiness, keeper: Keeper) -> None:
     mount_point = config.fuse.mount_point
-    async with components(config) as parts:
-        gc.collect()
+    async with components(config, keeper) as parts:
+        if keeper.region is None:
+            gc.collect()
         gc.freeze()  # botocore's models are 300,000 objects that no later collection need look at
         with (
             trio.open_signal_receiver(*_stop_signals()) as signals,
-            session.mounted(parts.operations, config.fuse),
+            session.mounted(parts.operations, config.fuse, keeper.connect),
             _control_socket(config) as control,
         ):
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _stop_signals())  # a later daemon is started with them blocked
+            was_handed_over = False
             async with trio.open_nursery() as nursery:
                 if control is not None:
                     nursery.start_soon(ControlServer(verbs_of(config, parts)).serve, control.listener)
-                nursery.start_soon(_announce, config, readiness, manager, parts)
-                nursery.start_soon(_stop_on_signal, signals, mount_point, parts, nursery, manager)
-                await session.serve()
+                nursery.start_soon(_announce, config, readiness, keeper, parts)
+                nursery.start_soon(keeper.watch, parts.boundary)
+                nursery.start_soon(_stop_on_signal, signals, mount_point, parts, nursery, keeper)
+                with keeper.patience:
+                    await session.serve()
+                was_handed_over = await keeper.hand_over()
                 nursery.cancel_scope.cancel()
-            manager.stopping()
+            keeper.stopping()
             parts.notifier.close()
-        _log_summary(parts)
+        _log_summary(parts, "handed over" if was_handed_over else "unmounted")
 
 
 @contextmanager
@@ -106,13 +113,19 @@ def _stop_signals() -> list[signal.Signals]:
     return [signal.SIGINT, signal.SIGTERM, *hangup]
 
 
-async def _announce(config: MountConfig, readiness: Readiness, manager: ServiceManager, parts: Components) -> None:
-    """Say ready when the mount answers a process outside.
+async def _announce(config: MountConfig, readiness: Readiness, keeper: Keeper, parts: Components) -> None:
+    """Say ready when the mount answers a process outside; a later daemon does not wait for that.
 
     Raises:
         MountNotAnswering: it does not.
     """
     mount_point = config.fuse.mount_point
+    where = f"s3://{config.s3.location.bucket}/{config.s3.location.prefix} ({parts.region})"
+    if keeper.region is not None:
+        log.info("taken over: %s on %s", where, mount_point)
+        keeper.ready(f"serving {where}", parts.region)
+        readiness.ready()
+        return
     with trio.move_on_after(_ANSWER_S):
         command = ["stat", "-f", mount_point]
         probe = await trio.run_process(command, check=False, capture_stdout=True, capture_stderr=True)
@@ -122,19 +135,18 @@ async def _announce(config: MountConfig, readiness: Readiness, manager: ServiceM
         if probe.returncode == 0 and mounted.kind == FILE_SYSTEM_TYPE:
             if config.fuse.read_ahead_kib is not None:
                 kernel.set_read_ahead(mounted.device, config.fuse.read_ahead_kib)
-            where = f"s3://{config.s3.location.bucket}/{config.s3.location.prefix} ({parts.region})"
             log.info("mounted %s on %s", where, mount_point)
-            manager.ready(f"serving {where}")
+            keeper.ready(f"serving {where}", parts.region)
             readiness.ready()
             return
     raise MountNotAnswering(f"{mount_point} was mounted but did not answer within {_ANSWER_S:g} s")
 
 
 async def _stop_on_signal(
-    signals: AsyncIterator[int], mount_point: str, parts: Components, nursery: trio.Nursery, manager: ServiceManager
+    signals: AsyncIterator[int], mount_point: str, parts: Components, nursery: trio.Nursery, keeper: Keeper
 ) -> None:
     async for number in signals:
-        manager.stopping()
+        keeper.stopping()
         log.info("stopping on %s", signal.Signals(number).name)
         with trio.move_on_after(_UNMOUNT_S):
             await trio.to_thread.run_sync(device.unmount, mount_point, abandon_on_cancel=True)
@@ -144,14 +156,14 @@ async def _stop_on_signal(
         return
 
 
-def _log_summary(parts: Components) -> None:
+def _log_summary(parts: Components, end: str) -> None:
     log.info("readers waited %s", parts.filesystem.statistics().reader_wait_seconds)
     if parts.disk is not None:
         for directory, counts in parts.disk.statistics().items():
             log.info("disk cache %s: %s", directory, counts)
     requests = parts.store.statistics()
     log.info(
-        "unmounted after %d requests (%d LIST, %d HEAD, %d GET) and %d bytes read; answers: %s",
-        requests.requests, requests.lists, requests.heads, requests.gets, requests.bytes_read,
+        "%s after %d requests (%d LIST, %d HEAD, %d GET) and %d bytes read; answers: %s",
+        end, requests.requests, requests.lists, requests.heads, requests.gets, requests.bytes_read,
         parts.boundary.statistics(),
     )  # fmt: skip

@@ -1,6 +1,5 @@
 """The composition root: config → store → caches → fs → operations.  Nothing is decided here."""
 
-import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from s3mount.cache.inventory import Inventory
 from s3mount.cache.metadata import MetadataCache
 from s3mount.config import MountConfig
 from s3mount.daemon.allocator import HeapLimit, trim
+from s3mount.daemon.keeper import Keeper
 from s3mount.fs.blocks import BlockStore
 from s3mount.fs.budget import ByteBudget
 from s3mount.fs.content import ContentReader
@@ -57,8 +57,12 @@ class Components:
 
 
 @asynccontextmanager
-async def components(config: MountConfig) -> AsyncIterator[Components]:
+async def components(config: MountConfig, keeper: Keeper) -> AsyncIterator[Components]:
     """A file system on a bucket that answered; everything is closed when the block ends.
+
+    Args:
+        keeper: what an earlier daemon of this mount found out, S3 is not asked for again; and as long as another one
+            may serve, nothing is touched that it shares with this one.
 
     Raises:
         StoreError: the bucket cannot be reached or read.
@@ -66,7 +70,8 @@ async def components(config: MountConfig) -> AsyncIterator[Components]:
     """
     disk = None if config.cache is None else DiskCache(config.cache, config.s3.origin)
     async with (
-        connect(config.s3, config.crt) as connection,
+        connect(config.s3, config.crt, keeper.region) as connection,
+        _turn(keeper),
         AsyncExitStack() if disk is None else disk.running(),
         trio.open_nursery() as nursery,
     ):
@@ -95,7 +100,7 @@ async def components(config: MountConfig) -> AsyncIterator[Components]:
             ),
             versions=VersionCheck(resolver, lister, cache, store, waits),
             notifier=notifier,
-            owner=replace(config.owner, directory_mtime_s=int(time.time())),
+            owner=replace(config.owner, directory_mtime_s=keeper.started_s),
             give_back=trim,
         )
         boundary = Boundary(config.patience.total_s + _NAMING_S)
@@ -111,3 +116,9 @@ async def components(config: MountConfig) -> AsyncIterator[Components]:
             selector, inventory, warmer,
         )  # fmt: skip
         nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def _turn(keeper: Keeper) -> AsyncIterator[None]:
+    await keeper.turn()
+    yield

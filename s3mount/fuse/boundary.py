@@ -91,6 +91,11 @@ class Boundary:
         """What may wait waits inside this; a scope is not free, so nothing else does."""
         return trio.fail_after(self._deadline_s)
 
+    @property
+    def in_flight(self) -> int:
+        """Calls that were not answered yet."""
+        return self._in_flight
+
     def enter(self) -> None:
         """A call began."""
         self._in_flight += 1

@@ -1,4 +1,4 @@
-"""One mount made by this program itself: its descriptor of /dev/fuse, and its end.
+"""One mount made by this program itself: its descriptor of /dev/fuse, the INIT exchange on it, and its end.
 
 mount(2) where that is permitted, as root; else fusermount3, which mounts for an ordinary user and passes the
 descriptor back over a socket.  fusermount3 also serves --auto-unmount for everybody: it stays, and
@@ -11,18 +11,35 @@ INVARIANT: after `close` nothing of ours is mounted, and no descriptor and no pr
 import contextlib
 import ctypes
 import errno
+import fcntl
+import logging
 import os
 import select
 import socket
 import stat
+import struct
 import subprocess
 from collections.abc import Set
+from pathlib import Path
+
+from s3mount.fuse.handshake import MAX_PAGES, InitRequest, Wishes, agree
+from s3mount.fuse.mountinfo import mounted_on
+from s3mount.units import KIB
+
+log = logging.getLogger(__name__)
 
 _DEVICE = "/dev/fuse"
 _HELPER = "fusermount3"
 _HELPER_S = 5.0
+#: The kernel sends INIT as a part of mount(2), so this is for descriptors that are no FUSE device.
+_INIT_S = 5
+#: FUSE_MIN_READ_BUFFER is 8 KiB.
+_INIT_BUFFER = 64 * KIB
+#: FUSE_DEV_IOC_CLONE of include/uapi/linux/fuse.h: _IOR(229, 0, uint32_t).
+_CLONE = 0x8004E500
 #: Of mount(2).
 _FLAGS = {"ro": 1, "nosuid": 2, "nodev": 4, "noexec": 8, "noatime": 1024}
+_MNT_FORCE = 1
 _MNT_DETACH = 2
 #: Arguments of mount(2) on their own.
 _NOT_FOR_KERNEL = ("fsname=", "subtype=")
@@ -42,11 +59,36 @@ class Device:
         self._path = path
         self._helper = helper
 
+    @property
+    def helper_fds(self) -> list[int]:
+        """What a process must have open lest fusermount3 unmounts the mount as dead; none without --auto-unmount."""
+        return [] if self._helper is None else [self._helper.fileno()]
+
     def is_connected(self) -> bool:
         """False after an unmount that is complete, or an abort."""
         poll = select.poll()
         poll.register(self.fd, 0)
         return not any(event & select.POLLERR for _, event in poll.poll(0))
+
+    def clone(self) -> int:
+        """A descriptor of the same connection with requests of its own: those that were read from it and not answered
+        fail when its last duplicate is closed, and no others do (Linux 4.2).
+
+        Raises:
+            OSError: the kernel cannot, or the user may not open the device.
+        """
+        fd = os.open(_DEVICE, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.ioctl(fd, _CLONE, struct.pack("=I", self.fd))
+        except OSError:
+            os.close(fd)
+            raise
+        return fd
+
+    def abort(self) -> None:
+        """See `abort`; and unmount."""
+        abort(self._path)
+        unmount(self._path)
 
     def close(self) -> None:
         """Fail what was not answered, and unmount.
@@ -102,6 +144,10 @@ class _Helper:
         self._process = process
         self._ours = ours
 
+    def fileno(self) -> int:
+        """Its end shows fusermount3 that the mount may be dead."""
+        return self._ours.fileno()
+
     def end(self) -> None:
         """It sees that nothing is mounted any more, and goes; it is not waited for if it hangs on something else."""
         self._ours.close()
@@ -122,7 +168,9 @@ def _mount_by_helper(path: str, options: Set[str]) -> Device:
             stderr=subprocess.DEVNULL,
         )
         theirs.close()
-        _, descriptors, _, _ = socket.recv_fds(ours, 1, 1, socket.MSG_CMSG_CLOEXEC)
+        _, descriptors, _, _ = socket.recv_fds(ours, 1, 1)
+        for fd in descriptors:
+            os.set_inheritable(fd, False)  # noqa: FBT003  recv_fds leaves out its flags, and so MSG_CMSG_CLOEXEC
         helper = _Helper(process, ours)
         if descriptors and "auto_unmount" in options:
             stack.pop_all()
@@ -131,6 +179,48 @@ def _mount_by_helper(path: str, options: Set[str]) -> Device:
         if not descriptors:
             raise OSError(f"{_HELPER} ended with {process.returncode}")
         return Device(descriptors[0], path)
+
+
+def introduce(fd: int, wishes: Wishes) -> InitRequest:
+    """Answer the INIT message that waits in a new FUSE descriptor.
+
+    Returns:
+        The message that libfuse gets in its place.
+
+    Raises:
+        OSError, ValueError: there is none, or one that cannot be answered.
+    """
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    if not poll.poll(_INIT_S * 1000):
+        raise TimeoutError(f"the kernel did not open the connection within {_INIT_S} s")
+    kernel = InitRequest.parse(os.read(fd, _INIT_BUFFER))
+    agreement = agree(kernel, wishes, page_size=os.sysconf("SC_PAGE_SIZE"), pages_limit=_pages_limit())
+    os.write(fd, agreement.reply.to_bytes())
+    log.debug("FUSE %d.%d offered %#x: told %s", kernel.major, kernel.minor, kernel.flags, agreement.reply)
+    return agreement.offer
+
+
+def _pages_limit() -> int:
+    """Linux 6.13 and later have a limit that the administrator may set (Documentation/admin-guide/sysctl/fs.rst)."""
+    try:
+        return int(Path("/proc/sys/fs/fuse/max_pages_limit").read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return MAX_PAGES
+
+
+def abort(path: str) -> None:
+    """Fail every call that the mount there has not answered, for good: a process stuck in the kernel can end then.
+
+    Another user than root can only where fusectl is mounted, whose files are the mount's owner's.
+    """
+    if os.geteuid() == 0:
+        _libc.umount2(os.fsencode(path), _MNT_FORCE)  # says "busy", and does it all the same
+        return
+    taken = mounted_on(path)
+    if taken is not None:
+        with contextlib.suppress(OSError):
+            Path(f"/sys/fs/fuse/connections/{taken.device.partition(':')[2]}/abort").write_text("1", encoding="ascii")
 
 
 def unmount(path: str) -> None:

@@ -79,6 +79,11 @@ _OUT_HEADER = struct.Struct("=IiQ")
 _INIT_OUT = struct.Struct("=IIIIHHIIHHIIH22x")
 
 
+#: FUSE_NOTIFY_RESEND (7), a notification without a body (7.40): every request that was read and not answered comes
+#: again, marked with bit 63 of its number.
+RESEND = _OUT_HEADER.pack(_OUT_HEADER.size, 7, 0)
+
+
 @dataclass(frozen=True)
 class InitRequest:
     """The kernel's first message.

@@ -39,11 +39,13 @@ def mounts() -> Iterator[Mounted]:
 
 def mounted_on(path: str) -> Mounted | None:
     """What is mounted on exactly this directory, on top; None when nothing is."""
-    found = None
-    for mounted in mounts():
-        if mounted.target == path:
-            found = mounted
-    return found
+    found = mounts_on(path)
+    return found[-1] if found else None
+
+
+def mounts_on(path: str) -> list[Mounted]:
+    """All that is mounted on exactly this directory, the one that is seen last."""
+    return [mounted for mounted in mounts() if mounted.target == path]
 
 
 def _unescaped(text: str) -> str:

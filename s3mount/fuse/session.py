@@ -7,25 +7,30 @@ that is when the device takes the socket's place, and libfuse never learns of it
 Where anything of that cannot be done, libfuse mounts and answers by itself, as it always could; a mount that
 nobody can make fails there, and with libfuse's words.
 
-INVARIANT: when `mounted` ends, however it ends, nothing is mounted.
+With a mounter beside the daemon (`s3mount.mounter`) that one mounts and answers, and the descriptor is only borrowed:
+`Connection` says which.
+
+INVARIANT: when `mounted` ends, however it ends, nothing is mounted that this process mounted.
 """
 
+import contextlib
 import logging
 import os
 import select
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Protocol
 
 import pyfuse3
+import trio
 
 from s3mount.errors import FuseUnavailable
-from s3mount.fuse.device import Device, mount
-from s3mount.fuse.handshake import MAX_PAGES, MIN_BACKGROUND, InitRequest, Wishes, agree
+from s3mount.fuse.device import introduce, mount
+from s3mount.fuse.handshake import RESEND, InitFlag, InitRequest, Wishes
 from s3mount.fuse.operations import Operations
-from s3mount.units import KIB
+from s3mount.fuse.options import FuseConfig
 
 log = logging.getLogger(__name__)
 
@@ -33,129 +38,104 @@ log = logging.getLogger(__name__)
 _MIN_TASKS = 32
 #: Requests in flight: 1,024 in the background (config's most connections), and as many opens and look-ups, which the
 #: kernel sends without limit, beside them.
-_MAX_TASKS = 2048
-#: The kernel sends INIT as a part of mount(2), so this is for descriptors that are no FUSE device.
-_INIT_S = 5
-#: FUSE_MIN_READ_BUFFER is 8 KiB.
-_INIT_BUFFER = 64 * KIB
+MAX_TASKS = 2048
+#: Seconds to look for a moment without a request that waits to be read.
+_QUIET_S = 1.0
+
+
+class ServedDevice(Protocol):
+    """A descriptor of /dev/fuse, and what its end means."""
+
+    @property
+    def fd(self) -> int:
+        """Valid until `close`."""
+        ...
+
+    def close(self) -> None:
+        """Nobody here serves it any more."""
+        ...
 
 
 @dataclass(frozen=True)
-class FuseConfig:
-    """How the kernel shows the mount.
+class Connection:
+    """A FUSE connection that the kernel has opened.
 
     Attributes:
-        source: what `mount` and `df` show in the first column.
-        max_background: see `InitReply`.
-        read_ahead_kib: what to ask the kernel for; None leaves it alone.
+        offer: the INIT message from which libfuse learns what was agreed on.
+        is_taken_over: another daemon served it; the kernel is asked to send again what that one left unanswered.
     """
 
-    mount_point: str
-    source: str
-    allow_other: bool = False
-    allow_root: bool = False
-    auto_unmount: bool = False
-    max_background: int = MIN_BACKGROUND
-    read_ahead_kib: int | None = None
+    device: ServedDevice
+    offer: InitRequest
+    is_taken_over: bool = False
 
-    @property
-    def options(self) -> set[str]:
-        """Mount options; the kernel itself refuses writes (`ro`).
+    def begin(self, slot: int) -> None:
+        """Put the device in the place of the socket that libfuse knows as its descriptor.
 
-        The kernel checks modes and owners only where other users can come in: for that it asks for the attributes
-        of each name it opens, which in the minimal mode is a request to S3.
+        pyfuse3 has this called between libfuse's reading of INIT and its reply.  No task waits for the descriptor
+        then, so trio's epoll has no registration that would go on looking at the socket.  The reply goes to the
+        kernel, which knows no such request (`SYNTHETIC_UNIQUE`) and drops it.
         """
-        chosen = {
-            "allow_other": self.allow_other,
-            "allow_root": self.allow_root,
-            "default_permissions": self.allow_other or self.allow_root,
-            "auto_unmount": self.auto_unmount,
-        }
-        fixed = {"ro", "nosuid", "nodev", "noatime", f"fsname={self.source}", "subtype=s3mount"}
-        return fixed | {name for name, is_on in chosen.items() if is_on}
+        os.dup2(self.device.fd, slot, inheritable=False)
+        if self.is_taken_over and self.offer.flags & InitFlag.HAS_RESEND:
+            with contextlib.suppress(OSError):  # unmounted meanwhile: the first read says so
+                os.write(slot, RESEND)
+
+
+def connected(config: FuseConfig) -> Connection:
+    """Mount, and answer the kernel's INIT.
+
+    Raises:
+        OSError, ValueError: that cannot be done here, and nothing is mounted.
+    """
+    with ExitStack() as stack:
+        device = stack.enter_context(closing(mount(config.mount_point, config.options)))
+        offer = introduce(device.fd, Wishes(config.max_background))
+        stack.pop_all()
+        return Connection(device, offer)
 
 
 @contextmanager
-def mounted(operations: Operations, config: FuseConfig) -> Iterator[None]:
+def mounted(
+    operations: Operations, config: FuseConfig, connect: Callable[[FuseConfig], Connection] = connected
+) -> Iterator[None]:
     """The mount exists inside the block; `serve` answers it.
+
+    Args:
+        connect: makes the mount or takes it over; raises OSError or ValueError where libfuse must mount instead.
 
     Raises:
         FuseUnavailable: the kernel or fusermount3 refused.
     """
-    introduced = _introduced(config)
-    with _by_libfuse(operations, config) if introduced is None else _behind(*introduced, operations, config):
-        yield
+    try:
+        connection = connect(config)
+    except (OSError, ValueError) as error:
+        log.info("libfuse mounts %s with its own limits, 12 requests in the background: %s", config.mount_point, error)
+        with _by_libfuse(operations, config):
+            yield
+    else:
+        with _behind(connection, operations, config):
+            yield
 
 
 # -- our own exchange -----------------------------------------------------------------------
 
 
-def _introduced(config: FuseConfig) -> tuple[Device, InitRequest] | None:
-    """A mount whose kernel is content, and what libfuse must be offered; None, and nothing is mounted, where not."""
-    try:
-        with ExitStack() as stack:
-            device = stack.enter_context(closing(mount(config.mount_point, config.options)))
-            offer = introduce(device.fd, Wishes(config.max_background))
-            stack.pop_all()
-            return device, offer
-    except (OSError, ValueError) as error:
-        log.info("libfuse mounts %s with its own limits, 12 requests in the background: %s", config.mount_point, error)
-        return None
-
-
-def introduce(fd: int, wishes: Wishes) -> InitRequest:
-    """Answer the INIT message that waits in a new FUSE descriptor.
-
-    Returns:
-        The message that libfuse gets in its place.
-
-    Raises:
-        OSError, ValueError: there is none, or one that cannot be answered.
-    """
-    poll = select.poll()
-    poll.register(fd, select.POLLIN)
-    if not poll.poll(_INIT_S * 1000):
-        raise TimeoutError(f"the kernel did not open the connection within {_INIT_S} s")
-    kernel = InitRequest.parse(os.read(fd, _INIT_BUFFER))
-    agreement = agree(kernel, wishes, page_size=os.sysconf("SC_PAGE_SIZE"), pages_limit=_pages_limit())
-    os.write(fd, agreement.reply.to_bytes())
-    log.debug("FUSE %d.%d offered %#x: told %s", kernel.major, kernel.minor, kernel.flags, agreement.reply)
-    return agreement.offer
-
-
-def _pages_limit() -> int:
-    """Linux 6.13 and later have a limit that the administrator may set (Documentation/admin-guide/sysctl/fs.rst)."""
-    try:
-        return int(Path("/proc/sys/fs/fuse/max_pages_limit").read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return MAX_PAGES
-
-
 @contextmanager
-def _behind(device: Device, offer: InitRequest, operations: Operations, config: FuseConfig) -> Iterator[None]:
+def _behind(connection: Connection, operations: Operations, config: FuseConfig) -> Iterator[None]:
     """libfuse opens its connection on a socket, and finds the device there from the second message on."""
     with ExitStack() as stack:
-        stack.enter_context(closing(device))
+        stack.enter_context(closing(connection.device))
         # `ours` stays open: a hang-up of the socket must not wake who waits for the device in its place.
         ours, theirs = map(stack.enter_context, socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET))
-        ours.send(offer.to_bytes())
+        ours.send(connection.offer.to_bytes())
         _init(operations, f"/dev/fd/{theirs.fileno()}", config)
         slot = theirs.detach()  # libfuse's from here on: it closes it
-        operations.on_init = lambda: _swap(device.fd, slot)
+        operations.on_init = lambda: connection.begin(slot)
         try:
             yield
         finally:
             pyfuse3.close(unmount=False)
-
-
-def _swap(fd: int, slot: int) -> None:
-    """Put the device in the place of the socket.
-
-    pyfuse3 calls this between libfuse's reading of INIT and its reply.  No task waits for the descriptor
-    then, so trio's epoll has no registration that would go on looking at the socket.  The reply goes to the
-    kernel, which knows no such request (`SYNTHETIC_UNIQUE`) and drops it.
-    """
-    os.dup2(fd, slot, inheritable=False)
 
 
 # -- libfuse's --------------------------------------------------------------------------------
@@ -182,7 +162,24 @@ def _init(operations: Operations, where: str, config: FuseConfig) -> None:
 async def serve() -> None:
     """Answer requests until the mount is gone or the task is cancelled."""
     try:
-        await pyfuse3.main(min_tasks=_MIN_TASKS, max_tasks=_MAX_TASKS)
+        await pyfuse3.main(min_tasks=_MIN_TASKS, max_tasks=MAX_TASKS)
     except* ConnectionAbortedError:
         # An unmount that comes while pyfuse3 takes a request off the device ends it with this, not with ENODEV.
         log.debug("the connection ended while a request was read from it")
+
+
+async def stop_reading(fd: int) -> None:
+    """Take no more requests from the kernel; `serve` returns when those that were taken are answered.
+
+    A request that is read after pyfuse3 was told to end is dropped (libfuse's fuse_session_receive_buf), so that
+    is said at a moment when there is none to read, if one comes.
+
+    Args:
+        fd: of the device.
+    """
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    with trio.move_on_after(_QUIET_S):
+        while poll.poll(0):
+            await trio.lowlevel.checkpoint()
+    pyfuse3.terminate()

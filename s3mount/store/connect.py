@@ -94,8 +94,11 @@ class _Watch:
 
 
 @asynccontextmanager
-async def connect(s3: S3Config, crt: CrtConfig) -> AsyncIterator[Connection]:
+async def connect(s3: S3Config, crt: CrtConfig, known_region: str | None = None) -> AsyncIterator[Connection]:
     """Both clients of a bucket, proven, in the bucket's own region.
+
+    Args:
+        known_region: where the bucket is known to be; then nothing is proven, and S3 is not asked.
 
     Raises:
         StoreError: the first thing that is wrong.
@@ -105,8 +108,13 @@ async def connect(s3: S3Config, crt: CrtConfig) -> AsyncIterator[Connection]:
     async with AsyncExitStack() as stack:
         with _within(deadline, s3):
             credentials = await session.credentials()
-        region = session.region
+        region = known_region or session.region
         client = await stack.enter_async_context(session.client(region))
+        if known_region is not None:
+            endpoint = await session.endpoint(client, region)
+            reader = await stack.enter_async_context(crt_reader(endpoint, credentials, session.ca_bundle, s3, crt))
+            yield Connection(S3Store(client, s3), reader, region, None, trio.current_time())
+            return
         found = await _probe(client, s3, region, deadline)
         if found.region != region:
             log.info("the bucket is in region %s, not %s", found.region, region)

@@ -26,6 +26,7 @@ FLAGS = {
     "--prefix", "--region", "--endpoint-url", "--force-path-style", "--profile", "--no-sign-request",
     "--requester-pays", "--expected-bucket-owner", "--ca-bundle", "--read-only", "--allow-other", "--allow-root",
     "--uid", "--gid", "--file-mode", "--dir-mode", "--auto-unmount", "--part-size", "--maximum-throughput-gbps",
+    "--no-takeover", "--hang-timeout",
     "--memory-target", "--request-deadline", "--foreground", "-f", "--debug", "-d", "--log-directory", "-l",
     "--no-log", "--version", "--without-listing", "--metadata-ttl", "--negative-metadata-ttl",
     "--max-threads", "--no-kernel-tuning", "--read-ahead-kib",

@@ -46,13 +46,13 @@ def in_background(server: Scripted, mnt: Path, *flags: str) -> Iterator[subproce
 
 
 def test_log_directory(server: Scripted, work: Path) -> None:
-    """The directory is created, the file is the daemon's own and not for everybody, and holds start and end."""
+    """The directory is created, the file is the mount's own and not for everybody, and holds start and end."""
     directory = work / "var" / "log"
     with in_background(server, work / "mnt", "-l", str(directory)) as result:
         assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
-        (daemon,) = processes_of(work / "mnt")
+        mounter = os.getsid(processes_of(work / "mnt")[0])
     (path,) = directory.iterdir()
-    assert path.name == f"s3mount-{daemon}.log"
+    assert path.name == f"s3mount-{mounter}.log"
     assert stat.S_IMODE(path.stat().st_mode) & ~0o640 == 0
     lines = path.read_text().splitlines()
     assert any(f"mounted s3://{BUCKET}/ (us-east-1) on {work}/mnt" in line for line in lines)
@@ -68,7 +68,7 @@ def test_a_failed_start_is_in_the_log_too(server: Scripted, work: Path) -> None:
     server.script = lambda _: error_answer(403, "AccessDenied", "not you")
     line = refusal(mnt, ExitCode.ACCESS, *arguments)
     (path,) = (work / "logs").iterdir()
-    assert f" ERROR s3mount.cli.mount: {line.removeprefix('s3mount: ')}\n" in path.read_text()
+    assert f" ERROR s3mount.cli.serving: {line.removeprefix('s3mount: ')}\n" in path.read_text()
 
 
 def test_no_log_in_the_foreground(server: Scripted, work: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_stuck_log_does_not_hold_up_the_daemon(work: Path) -> None:
     code = f"""
 import logging, sys
 from s3mount.config import LogConfig
-from s3mount.daemon.logs import logging_to
+from s3mount.logs import logging_to
 with logging_to(LogConfig(None), is_foreground=True):
     for number in range({MANY}):
         logging.getLogger("s3mount.x").info("record %d %s", number, "x" * 100)
@@ -149,7 +149,7 @@ def test_everything_logged_is_written_at_the_end(work: Path) -> None:
 import logging
 from pathlib import Path
 from s3mount.config import LogConfig
-from s3mount.daemon.logs import logging_to
+from s3mount.logs import logging_to
 with logging_to(LogConfig(Path({str(work / "logs")!r})), is_foreground=False):
     for number in range(1000):
         logging.getLogger("s3mount.x").info("record %d", number)

@@ -14,7 +14,7 @@ from s3mount.daemon import mountpoint
 from s3mount.errors import MountPointUnusable
 from s3mount.fuse.device import unmount
 from s3mount.fuse.kernel import READ_AHEAD_KIB
-from s3mount.fuse.session import FuseConfig
+from s3mount.fuse.options import FuseConfig
 from tests.support.mounts import clean_up, is_mounted, mounted
 from tests.support.scripted import Scripted, ScriptedBucket, scripted
 
@@ -128,8 +128,7 @@ def test_only_dead_mounts_are_cleared(server: Scripted, work: Path, mnt: Path) -
     with mounted(BUCKET, work, url=server.url) as mount:
         mountpoint.clear_dead(str(mnt))
         assert (mount.path / "a.txt").read_bytes() == b"hello"
-        mount.process.kill()
-        mount.process.wait(30)
+        mount.kill()
         assert is_mounted(mnt)
         mountpoint.clear_dead(str(mnt))
         assert not is_mounted(mnt)

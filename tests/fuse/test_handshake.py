@@ -10,6 +10,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from s3mount.fuse.device import introduce
 from s3mount.fuse.handshake import (
     GRANTED,
     MAX_PAGES,
@@ -20,7 +21,6 @@ from s3mount.fuse.handshake import (
     Wishes,
     agree,
 )
-from s3mount.fuse.session import introduce
 from s3mount.units import KIB, MIB
 
 PAGE = 4 * KIB

@@ -140,6 +140,23 @@ def read_at(path: str, offset: str, length: str, how: str = "buffered") -> str:
     return hashlib.sha256(buffer[:n_bytes]).hexdigest()
 
 
+def errno_of_stat(path: str) -> str:
+    """The errno's name, or none."""
+    try:
+        os.stat(path)
+    except OSError as error:
+        return errno.errorcode[error.errno or 0]
+    return ""
+
+
+def stat_until(stop: str, *paths: str) -> list[int]:
+    """Look at all the files until `stop` exists: the sizes they had."""
+    sizes = set()
+    while not os.path.exists(stop):
+        sizes |= {os.stat(path).st_size for path in paths}
+    return sorted(sizes)
+
+
 def read_each_at(offset: str, *paths: str) -> list[int]:
     """One buffered read of a page in each file, all at once; answers how much came."""
 
@@ -211,6 +228,8 @@ if __name__ == "__main__":
             shared_descriptor,
             children_read,
             read_at,
+            errno_of_stat,
+            stat_until,
             read_each_at,
             digests,
             digest_mapped,

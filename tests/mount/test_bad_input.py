@@ -17,7 +17,7 @@ from tests.support.mounts import COMMAND, clean_up, is_mounted, mounted, run_com
 from tests.support.namespaces import NO_FUSE_DEV, NOBODY, PUBLIC_FUSE_DEV, as_nobody, in_namespace, over
 from tests.support.processes import wait_until
 from tests.support.proxy import error_answer
-from tests.support.refusals import daemon_of, processes_of, refusal, refusal_in_both_modes
+from tests.support.refusals import kill_all, processes_of, refusal, refusal_in_both_modes
 from tests.support.scripted import Scripted, ScriptedBucket, scripted
 
 pytestmark = [pytest.mark.mount]
@@ -99,14 +99,14 @@ def test_mount_point_not_empty(server: Scripted, mnt: Path) -> None:
 
 def test_mount_point_is_a_mount_of_ours(server: Scripted, work: Path) -> None:
     """A second mount on a live one is refused, and the first goes on."""
-    with mounted(BUCKET, work, url=server.url) as first:
+    with mounted(BUCKET, work, "--hang-timeout", "0", url=server.url) as first:
         result = run_command(*at(server, first.path))
         assert result.returncode == ExitCode.MOUNT_POINT
         (line,) = result.stderr.splitlines()
         assert "something of type fuse.s3mount is mounted" in line
         assert f"unmount it first: umount {first.path}" in line
         assert (first.path / "a.txt").read_bytes() == b"hello"
-        assert processes_of(first.path) == [first.process.pid]
+        assert processes_of(first.path) == sorted([first.process.pid, first.daemon_pid])
 
 
 def test_mount_point_is_another_mount(server: Scripted, mnt: Path) -> None:
@@ -120,10 +120,10 @@ def test_mount_point_is_another_mount(server: Scripted, mnt: Path) -> None:
 
 
 def test_dead_mount_of_ours_is_cleared(server: Scripted, mnt: Path) -> None:
-    """After kill -9 of the daemon the same command mounts again, and says that it cleared the dead mount."""
+    """After kill -9 of mounter and daemon the same command mounts again, and says that it cleared the dead mount."""
     assert run_command(*at(server, mnt)).returncode == 0
     mnt.stat()  # for a second the kernel answers the next stat by itself
-    os.kill(daemon_of(mnt), signal.SIGKILL)
+    kill_all(mnt)
     wait_until(lambda: _is_dead(mnt), 20, "the mount dying")
     result = run_command(*at(server, mnt))
     assert result.returncode == 0
@@ -148,10 +148,10 @@ def test_dead_mount_of_somebody_else(server: Scripted, mnt: Path) -> None:
 
 
 def test_auto_unmount_leaves_no_dead_mount(server: Scripted, mnt: Path) -> None:
-    """With --auto-unmount, kill -9 of the daemon leaves nothing to clear."""
+    """With --auto-unmount, kill -9 of mounter and daemon leaves nothing to clear."""
     assert run_command(*at(server, mnt), "--auto-unmount").returncode == 0
     assert (mnt / "a.txt").read_bytes() == b"hello"
-    os.kill(daemon_of(mnt), signal.SIGKILL)
+    kill_all(mnt)
     wait_until(lambda: not is_mounted(mnt), 20, "the unmount")
 
 

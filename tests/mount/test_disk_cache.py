@@ -3,7 +3,6 @@
 import os
 import random
 import re
-import signal
 import stat
 from pathlib import Path
 
@@ -76,8 +75,7 @@ def test_a_cache_outlives_its_mount(weed: Server, work: Path) -> None:
         with mounted(bucket, work / "one", "--cache", str(cache), url=front.url) as mount:
             read_all(mount)
             wait_for_blocks(cache)
-            mount.process.send_signal(signal.SIGKILL)
-            mount.process.wait(30)
+            mount.kill()
         front.reset()
         with mounted(bucket, work / "two", "--cache", str(cache), url=front.url) as mount:
             read_all(mount)
@@ -168,5 +166,5 @@ def size_of(directory: Path) -> int:
 
 def bytes_read(mount: Mount) -> int:
     """By the daemon, of files and of what the kernel asked."""
-    counters = Path(f"/proc/{mount.process.pid}/io").read_text(encoding="ascii")
+    counters = Path(f"/proc/{mount.daemon_pid}/io").read_text(encoding="ascii")
     return int(counters.partition("rchar:")[2].split()[0])

@@ -21,7 +21,7 @@ from s3mount.fuse import session
 from s3mount.fuse.boundary import Boundary
 from s3mount.fuse.notify import ThreadNotifier
 from s3mount.fuse.operations import Operations
-from s3mount.fuse.session import FuseConfig
+from s3mount.fuse.options import FuseConfig
 from s3mount.units import MIB
 from tests.fs.harness import file_system
 from tests.mount import readers

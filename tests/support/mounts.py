@@ -34,7 +34,7 @@ class Mount:
 
     Attributes:
         path: the mount point.
-        process: the daemon.
+        process: what was started: the mounter, or the daemon with --no-takeover.
         log: its log file, also when it has ended.
     """
 
@@ -51,15 +51,46 @@ class Mount:
         """Lines of the log at WARNING or above."""
         return [line for line in self.log.splitlines() if re.search(r" (WARNING|ERROR|CRITICAL) ", line)]
 
+    @property
+    def daemon_pid(self) -> int:
+        """The process that answers the kernel."""
+        return daemon_pid(self.process.pid)
+
     def rss_mib(self, field: str = "VmRSS") -> float:
         """Resident memory of the daemon now, or at its highest with VmHWM."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
+        status = Path(f"/proc/{self.daemon_pid}/status").read_text(encoding="ascii")
         return int(status.partition(f"{field}:")[2].split()[0]) / 1024
+
+    def kill(self) -> None:
+        """kill -9 of all its processes, the mounter first, since it would start another daemon."""
+        daemon = self.daemon_pid
+        self.process.kill()
+        self.process.wait(30)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(daemon, signal.SIGKILL)
 
     def stop(self) -> int:
         """SIGTERM as systemd sends it; returns the exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(30)
+
+
+def children(pid: int) -> list[int]:
+    """The daemons that a mounter has, the one that serves first."""
+    found = []
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split():
+        try:
+            is_daemon = b"s3mount" in Path(f"/proc/{child}/cmdline").read_bytes()
+        except OSError:
+            continue  # it ended meanwhile
+        if is_daemon:
+            found.append(int(child))
+    return found
+
+
+def daemon_pid(pid: int) -> int:
+    """The daemon of a mounter; a process without one is the daemon."""
+    return next(iter(children(pid)), pid)
 
 
 def is_mounted(path: Path) -> bool:

@@ -1,5 +1,7 @@
 """Starts that must fail: an exit code, one line, and nothing left behind."""
 
+import os
+import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -48,6 +50,13 @@ def daemon_of(mount_point: Path) -> int:
     """The one daemon that serves the path."""
     (pid,) = processes_of(mount_point, COMMAND)
     return pid
+
+
+def kill_all(mount_point: Path) -> None:
+    """kill -9 of daemon and mounter; that one first, since it would start another daemon."""
+    daemon = daemon_of(mount_point)
+    for pid in (os.getsid(daemon), daemon):
+        os.kill(pid, signal.SIGKILL)
 
 
 def processes_of(mount_point: Path, program: str = "") -> list[int]:

@@ -16,15 +16,24 @@ import queue
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from s3mount.config import LogConfig
 from s3mount.errors import BadOption
 
 SYSLOG_SOCKET = Path("/dev/log")
 _MAX_QUEUED = 10_000
 _FILE_MODE = 0o640
 _LINE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+@dataclass(frozen=True)
+class LogConfig:
+    """Attributes: where the log goes; a directory, else stderr or syslog."""
+
+    directory: Path | None
+    is_debug: bool = False
+    is_off: bool = False
 
 
 class _DroppingQueueHandler(logging.handlers.QueueHandler):
@@ -40,8 +49,11 @@ class _DroppingQueueHandler(logging.handlers.QueueHandler):
 
 
 @contextmanager
-def logging_to(config: LogConfig, *, is_foreground: bool) -> Iterator[None]:
+def logging_to(config: LogConfig, *, is_foreground: bool, pid: int | None = None) -> Iterator[None]:
     """Logging works inside the block, and everything logged is written when it ends.
+
+    Args:
+        pid: what names the file; None for this process.  All processes of a mount append to one file.
 
     Raises:
         BadOption: the log directory cannot be written.
@@ -50,7 +62,7 @@ def logging_to(config: LogConfig, *, is_foreground: bool) -> Iterator[None]:
     root.setLevel(logging.DEBUG if config.is_debug else logging.INFO)
     for noisy in ("botocore", "aiobotocore", "httpx2", "httpcore2", "pyfuse3", "asyncio"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    sink = _sink(config, is_foreground=is_foreground)
+    sink = _sink(config, pid or os.getpid(), is_foreground=is_foreground)
     sinks = [sink]
     if not is_foreground and not config.is_off and not _is_stderr(sink):
         sinks.append(_terminal())
@@ -67,11 +79,18 @@ def logging_to(config: LogConfig, *, is_foreground: bool) -> Iterator[None]:
         sink.close()
 
 
-def _sink(config: LogConfig, *, is_foreground: bool) -> logging.Handler:
+def close_stderr() -> None:
+    """Whoever waits for the end of it need not wait for the mount's."""
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 2)
+    os.close(null)
+
+
+def _sink(config: LogConfig, pid: int, *, is_foreground: bool) -> logging.Handler:
     if config.is_off:
         return logging.NullHandler()
     if config.directory is not None:
-        return _file(config.directory)
+        return _file(config.directory, pid)
     if not is_foreground:
         return _syslog() if SYSLOG_SOCKET.exists() else _terminal()
     stderr = logging.StreamHandler()
@@ -99,8 +118,8 @@ def _syslog() -> logging.Handler:
     return handler
 
 
-def _file(directory: Path) -> logging.Handler:
-    path = directory / f"s3mount-{os.getpid()}.log"
+def _file(directory: Path, pid: int) -> logging.Handler:
+    path = directory / f"s3mount-{pid}.log"
     try:
         directory.mkdir(parents=True, exist_ok=True)
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, _FILE_MODE))

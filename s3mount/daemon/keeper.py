@@ -1,0 +1,99 @@
+"""Who keeps the mount while this daemon serves it: the daemon itself, or a mounter beside it (`daemon.tenant`)."""
+
+import time
+from typing import Protocol
+
+import trio
+
+from s3mount.fuse.boundary import Boundary
+from s3mount.fuse.options import FuseConfig
+from s3mount.fuse.session import Connection, connected
+from s3mount.mounter.sdnotify import ServiceManager
+
+
+class Keeper(Protocol):
+    """What outlives a daemon.
+
+    Attributes:
+        region: the bucket's, when this is not the first daemon of the mount; else None.
+        memories: descriptors of memory files that outlive this process, as `MEMORIES` names them, or the first of
+            them; none where nothing takes over.  Another daemon writes them until it is this one's `turn`.
+        started_s: when the mount was made, in seconds since 1970: the time of its directories.
+    """
+
+    region: str | None
+    started_s: int
+    memories: list[int]
+
+    async def turn(self) -> None:
+        """Until nobody else serves the mount."""
+        ...
+
+    def connect(self, config: FuseConfig) -> Connection:
+        """See `session.mounted`."""
+        ...
+
+    def ready(self, status: str, region: str) -> None:
+        """The mount answers."""
+        ...
+
+    def stopping(self) -> None:
+        """The mount is on its way out."""
+        ...
+
+    def failed(self, reason: str) -> None:
+        """This daemon cannot serve, and ends."""
+        ...
+
+    @property
+    def patience(self) -> trio.CancelScope:
+        """What serves is inside it."""
+        ...
+
+    async def hand_over(self) -> bool:
+        """Nothing is served here any more; returns whether another serves, as soon as it can do without this one."""
+        ...
+
+    async def watch(self, boundary: Boundary) -> None:
+        """For as long as it is served."""
+        ...
+
+
+class NoKeeper:
+    """One process: mounted and served here."""
+
+    region: str | None = None
+
+    def __init__(self, manager: ServiceManager) -> None:
+        self._manager = manager
+        self.started_s = int(time.time())
+        self.memories: list[int] = []
+        self.patience = trio.CancelScope()
+
+    async def turn(self) -> None:
+        """At once."""
+        await trio.lowlevel.checkpoint()
+
+    def connect(self, config: FuseConfig) -> Connection:
+        """Mount."""
+        return connected(config)
+
+    def ready(self, status: str, region: str) -> None:
+        """Tell the service manager."""
+        self._manager.ready(status)
+
+    def stopping(self) -> None:
+        """Tell the service manager."""
+        self._manager.stopping()
+
+    def failed(self, reason: str) -> None:
+        """The exit code says it."""
+
+    async def hand_over(self) -> bool:
+        """To nobody."""
+        await trio.lowlevel.checkpoint()
+        return False
+
+    async def watch(self, boundary: Boundary) -> None:
+        """There is nobody to watch."""
+        await trio.lowlevel.checkpoint()

@@ -1,0 +1,186 @@
+"""The daemon's side of a mount that a mounter keeps (`s3mount.mounter`).
+
+It borrows the device, says what a later daemon need not find out again, leaves the service manager to the mounter, and
+hands over when it is told to.  When the mounter is gone it goes on, and then the mount is its own to end.
+"""
+
+import contextlib
+import logging
+import os
+import time
+from typing import Any
+
+import trio
+
+from s3mount.errors import FuseUnavailable, StartupError
+from s3mount.fuse.boundary import Boundary
+from s3mount.fuse.device import Device
+from s3mount.fuse.handshake import InitFlag, InitRequest
+from s3mount.fuse.options import FuseConfig
+from s3mount.fuse.session import MAX_TASKS, Connection, stop_reading
+from s3mount.mounter.channel import Channel, Message
+
+log = logging.getLogger(__name__)
+
+#: Seconds for the calls in flight when another daemon takes over on demand; new ones wait in the kernel meanwhile.
+_ANSWER_S = 1.0
+#: Seconds until the next one serves, which is prepared.
+_RELEASE_S = 10.0
+
+
+class Tenant:
+    """`Keeper` by the daemon's end of the channel.
+
+    Args:
+        memories: see `Keeper`.
+        facts: what was said to `ready` by the first daemon; None for the first.
+    """
+
+    def __init__(self, channel: Channel, memories: list[int], facts: dict[str, Any] | None = None) -> None:
+        self._channel = channel
+        self.memories = memories
+        self._is_successor = facts is not None
+        self._is_alone = False
+        self._device: Device | None = None
+        self._held_open: list[int] = []  # see `Device.helper_fds`
+        self._can_resend = False
+        self.patience = trio.CancelScope()
+        self._is_draining = False
+        self._was_released = trio.Event()
+        self._refusal: trio.Event | None = None
+        self._refused_because = ""
+        self.region: str | None = None if facts is None else facts["region"]
+        self.started_s = int(time.time()) if facts is None else facts["started_s"]
+
+    async def turn(self) -> None:
+        """See `Keeper.turn`; a later daemon says that it could serve, and waits for the device."""
+        if self._is_successor:
+            self._say("prepared")
+            await trio.lowlevel.wait_readable(self._channel)
+        await trio.lowlevel.checkpoint()
+
+    def connect(self, config: FuseConfig) -> Connection:
+        """Borrow the device.
+
+        Raises:
+            FuseUnavailable: the mounter has ended.
+        """
+        if not self._is_successor:
+            self._say("mount", options=sorted(config.options), max_background=config.max_background)
+        message = self._channel.receive()
+        if message is None:
+            raise FuseUnavailable("the mounter has ended, so nothing can be mounted")
+        if message.kind == "refused":
+            log.info("no daemon can take this mount over when this one dies")
+            raise OSError(message.facts["reason"])
+        return self._connection(message, config)
+
+    def _connection(self, message: Message, config: FuseConfig) -> Connection:
+        fd, *self._held_open = message.descriptors
+        offer = InitRequest.parse(bytes.fromhex(message.facts["offer"]))
+        self._device = Device(fd, config.mount_point)
+        self._can_resend = bool(offer.flags & InitFlag.HAS_RESEND)
+        return Connection(_Borrowed(self._device, self), offer, self._is_successor)
+
+    def ready(self, status: str, region: str) -> None:
+        """See `Keeper.ready`."""
+        self._say("ready", status=status, region=region, started_s=self.started_s)
+
+    def stopping(self) -> None:
+        """See `Keeper.stopping`."""
+        self._say("stopping")
+
+    def failed(self, reason: str) -> None:
+        """See `Keeper.failed`."""
+        self._say("failed", reason=reason)
+
+    async def watch(self, boundary: Boundary) -> None:
+        """Do what the mounter says, until it is gone."""
+        while True:
+            await trio.lowlevel.wait_readable(self._channel)
+            message = self._channel.receive()
+            if message is None:
+                break
+            if message.kind == "drain":
+                await self._drain()
+            elif message.kind == "released":
+                self._was_released.set()
+            elif message.kind == "cannot":
+                self._refuse(message.facts["reason"])
+            elif message.kind == "busy?" and boundary.in_flight >= MAX_TASKS:
+                self._say("busy", reason=f"all its {MAX_TASKS} calls in flight wait for S3")
+        self._is_alone = True
+        self._refuse("the mounter is gone")
+        log.warning("the mounter is gone: this daemon goes on, but nobody takes over from it any more")
+
+    # -- restart ---------------------------------------------------------------------------
+
+    async def restart(self) -> None:
+        """Have a daemon of the installed code take over; it serves when this returns, and this one ends soon.
+
+        Raises:
+            StartupError: it did not start, and this one goes on.
+        """
+        self._refusal = self._refusal or trio.Event()
+        self._say("restart")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_first_of, self._was_released, nursery.cancel_scope)
+            nursery.start_soon(_first_of, self._refusal, nursery.cancel_scope)
+        if not self._was_released.is_set():
+            raise StartupError(f"the daemon goes on as it is: {self._refused_because}")
+
+    def _refuse(self, reason: str) -> None:
+        self._refused_because = reason
+        if self._refusal is not None:
+            self._refusal.set()
+            self._refusal = None
+
+    async def _drain(self) -> None:
+        """Read no more requests; where the kernel sends them again, those that wait for S3 are left to the next."""
+        if self._device is None:
+            return
+        self._is_draining = True
+        await stop_reading(self._device.fd)
+        if self._can_resend:
+            self.patience.deadline = trio.current_time() + _ANSWER_S
+
+    async def hand_over(self) -> bool:
+        """Tell the mounter that the next one may have the device, and live on until it serves."""
+        if self._is_draining:
+            self._say("drained")
+            with trio.move_on_after(_RELEASE_S):
+                await self._was_released.wait()
+        await trio.lowlevel.checkpoint()
+        return self._is_draining
+
+    @property
+    def is_alone(self) -> bool:
+        """The mounter is gone."""
+        return self._is_alone
+
+    def _say(self, kind: str, **facts: Any) -> None:
+        with contextlib.suppress(OSError):  # it is gone, and `watch` says so
+            self._channel.send(kind, **facts)
+
+
+class _Borrowed:
+    """A device that the mounter has, too, and unmounts."""
+
+    def __init__(self, device: Device, keeper: Tenant) -> None:
+        self._device = device
+        self._keeper = keeper
+
+    @property
+    def fd(self) -> int:
+        return self._device.fd
+
+    def close(self) -> None:
+        if self._keeper.is_alone:
+            self._device.close()
+        else:
+            os.close(self._device.fd)
+
+
+async def _first_of(event: trio.Event, scope: trio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()

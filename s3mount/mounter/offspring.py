@@ -1,0 +1,100 @@
+"""One daemon, as its parent knows it."""
+
+import contextlib
+import os
+import select
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from s3mount.mounter.channel import Channel
+from s3mount.mounter.signals import STOPPING
+
+#: What runs a later daemon: whatever code is installed by then.
+_SUCCESSOR = ["-P", "-m", "s3mount.cli.successor"]
+
+
+class Offspring:
+    """A child process and this end of its channel.
+
+    Attributes:
+        channel: closed, and None, when the other end is.
+        is_prepared: it waits for the device.
+        called_at, serving_since: when it was its turn, on the caller's clock; None before it serves.
+        reason: why it failed, in its own words, if it had any.
+    """
+
+    def __init__(self, pid: int, channel: Channel) -> None:
+        self.pid = pid
+        self.channel: Channel | None = channel
+        self.is_prepared = False
+        self.called_at = 0.0
+        self.reason = ""
+        self.serving_since: float | None = None
+        self._code: int | None = None
+
+    @classmethod
+    def start(cls, arguments: list[str]) -> "Offspring":
+        """A later daemon, which is told more over the channel.
+
+        Raises:
+            OSError: no process can be started.
+        """
+        ours, theirs = Channel.pair()
+        command = [sys.executable, *_SUCCESSOR, str(theirs.lend()), *arguments]
+        try:
+            # A terminal's Ctrl-C reaches a standby, too, and a daemon heeds it only when it serves.
+            pid = os.posix_spawn(sys.executable, command, os.environ, setsigmask=STOPPING)
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        return cls(pid, ours)
+
+    def exit_code(self) -> int | None:
+        """As `os.waitstatus_to_exitcode`, -N for signal N; None while it runs."""
+        if self._code is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self._code = os.waitstatus_to_exitcode(status)
+        return self._code
+
+    def send(self, number: int) -> None:
+        """A signal; none is sent to a process that has been waited for, whose id may be another's."""
+        if self._code is None:
+            os.kill(self.pid, number)
+
+    def tell(self, kind: str, descriptors: Sequence[int] = (), **facts: Any) -> None:
+        """Say something to a daemon that may have died: that is seen next."""
+        if self.channel is not None:
+            with contextlib.suppress(OSError):
+                self.channel.send(kind, descriptors, **facts)
+
+    def has_news(self) -> bool:
+        """Whether it has said something, or hung up."""
+        return self.channel is not None and bool(select.select([self.channel], [], [], 0)[0])
+
+    def kill(self) -> None:
+        """It is not needed; returns when it has ended, which is at once for one that has no device."""
+        self.hang_up()
+        if self.exit_code() is None:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+
+    def hang_up(self) -> None:
+        """Nothing more is expected over the channel."""
+        if self.channel is not None:
+            self.channel.close()
+            self.channel = None
+
+
+def say_cause(code: int) -> str:
+    """How a process ended, for a line of the log."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"

@@ -1,0 +1,44 @@
+"""A restart on demand: a new daemon, of whatever code is installed, takes the mount over from one that works.
+
+It prepares itself first, and only then is the one that serves told to answer what it has read and to read no more.  If
+the new one cannot start, the old one goes on.
+"""
+
+import logging
+
+from s3mount.mounter.crew import Crew
+from s3mount.mounter.offspring import Offspring
+
+log = logging.getLogger(__name__)
+
+
+class Renewal:
+    """Of one mount; a second request replaces the first."""
+
+    def __init__(self, crew: Crew) -> None:
+        self._crew = crew
+        self._newcomer: Offspring | None = None
+
+    def begin(self, *, can_take_over: bool) -> None:
+        """Start a new one."""
+        self._newcomer = self._crew.renew_standby() if can_take_over else None
+        if self._newcomer is None:
+            self._refuse("no process can be started" if can_take_over else "libfuse made this mount")
+
+    def go_on(self) -> None:
+        """Look at how far it is."""
+        newcomer = self._newcomer
+        if newcomer is None:
+            return
+        if newcomer not in self._crew.members:
+            self._refuse(newcomer.reason or "the new daemon did not start; its lines above say why")
+        elif newcomer.is_prepared:
+            self._newcomer = None
+            if newcomer is self._crew.standby and self._crew.serving is not None:
+                self._crew.serving.tell("drain")
+
+    def _refuse(self, reason: str) -> None:
+        self._newcomer = None
+        log.error("not restarted: %s", reason)
+        if self._crew.serving is not None:
+            self._crew.serving.tell("cannot", reason=reason)

@@ -1,0 +1,52 @@
+"""Signals as something to poll for: what asks to stop or to restart, and the end of a child."""
+
+import os
+import signal
+from types import FrameType, TracebackType
+
+#: Of these the process knows nothing until the handlers stand: whoever starts it blocks them.
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Signals:
+    """Handlers stand inside the block; readable when one came."""
+
+    def __init__(self) -> None:
+        self._reader, self._writer = os.pipe()
+        self._came: list[int] = []
+        os.set_blocking(self._reader, False)
+        os.set_blocking(self._writer, False)
+
+    def __enter__(self) -> "Signals":
+        signal.set_wakeup_fd(self._writer)
+        for number in (*STOPPING, signal.SIGUSR2, signal.SIGCHLD):
+            if number == signal.SIGCHLD or signal.getsignal(number) is not signal.SIG_IGN:  # as nohup ignores
+                signal.signal(number, self._note)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        signal.set_wakeup_fd(-1)
+        os.close(self._reader)
+        os.close(self._writer)
+
+    def _note(self, number: int, _: FrameType | None) -> None:
+        if number != signal.SIGCHLD:
+            self._came.append(number)
+
+    def fileno(self) -> int:
+        """For poll(2)."""
+        return self._reader
+
+    def take(self) -> list[int]:
+        """What was asked for since the last call."""
+        while True:
+            try:
+                if len(os.read(self._reader, 512)) < 512:
+                    break
+            except BlockingIOError:
+                break
+        came, self._came = self._came, []
+        return came
