@@ -9,6 +9,7 @@ import trio
 from s3mount.cache.disk import DiskCache
 from s3mount.cache.metadata import MetadataCache
 from s3mount.config import MountConfig
+from s3mount.core.inodes import InodeTable
 from s3mount.daemon.allocator import HeapLimit, trim
 from s3mount.daemon.keeper import Keeper
 from s3mount.fs.blocks import BlockStore
@@ -86,7 +87,7 @@ async def components(config: MountConfig, keeper: Keeper) -> AsyncIterator[Compo
         notifier = ThreadNotifier()
         waits = ReaderWaits()
         filesystem = S3FileSystem(
-            root_key,
+            InodeTable(root_key),
             lister=lister,
             cache=cache,
             blocks=BlockStore(
