@@ -88,6 +88,11 @@ class Ledger:
         """Daemons that served the mount before this one."""
         return 0 if self._journal is None else self._journal.heading.takeovers
 
+    @property
+    def mounted_at_s(self) -> int | None:
+        """When the mount was made, whole seconds since the epoch; None where nothing says so."""
+        return None if self._journal is None else self._journal.heading.mounted_at_s
+
     def number_of(self, serial: int) -> int | None:
         """The number of an inode that a predecessor gave handles out on, as long as the kernel may have it."""
         inode = self._by_serial.get(serial)

@@ -7,9 +7,10 @@
 So a handle that a predecessor gave out says what it is on, and nothing is written down for it.  It is made when it
 is first used: the file with the version of its inode, the directory without a listing, which is listed anew up to the
 offset the kernel asks for.  A predecessor may have released it, and may have given out one that the kernel
-never got: letting go of one that is not there is no error.
+never got: after a takeover, letting go of one that is not there is no error.
 
-INVARIANT: no two of this daemon's handles have the same number at once.
+INVARIANT: no two of this daemon's handles have the same number at once.  One may have the number of a handle that
+the sixteenth predecessor gave out on the same inode: they are one then, and made anew after the first is released.
 """
 
 from itertools import count
@@ -36,7 +37,7 @@ class HandleTable:
         self._blocks = blocks
         self._files: dict[int, FileReader] = {}
         self._directories: dict[int, OpenDirectory] = {}
-        self._daemon = inodes.ledger.takeovers % _DAEMONS
+        self._own = inodes.ledger.takeovers % _DAEMONS << _DAEMON_AT
         self._counts = count()
 
     def new_file(self, reader: FileReader) -> int:
@@ -53,7 +54,7 @@ class HandleTable:
         return handle
 
     def _number(self, inode: Inode) -> int:
-        first = inode.serial << _SERIAL_AT | self._daemon << _DAEMON_AT
+        first = inode.serial << _SERIAL_AT | self._own
         handle = first | next(self._counts) % _COUNTS
         while handle in self._files or handle in self._directories:
             handle = first | next(self._counts) % _COUNTS
@@ -94,22 +95,19 @@ class HandleTable:
 
     def _predecessors(self, handle: int) -> Inode | None:
         """The inode of a handle that this daemon did not give out."""
-        return None if self._is_own(handle) else self._inodes.inherited(handle >> _SERIAL_AT)
-
-    def _is_own(self, handle: int) -> bool:
-        return (handle >> _DAEMON_AT) % _DAEMONS == self._daemon
+        return self._inodes.inherited(handle >> _SERIAL_AT)
 
     def release(self, handle: int) -> None:
         """A file handle is gone, with what was held only for it.
 
         Raises:
-            BadHandle: it is not open, and no predecessor gave it out.
+            BadHandle: it is not open, and there was no predecessor.
         """
         reader = self._files.pop(handle, None)
         if reader is not None:
             reader.close()
             self._inodes.closed(reader.inode)
-        elif self._is_own(handle):
+        elif not self._inodes.ledger.takeovers:
             raise BadHandle(f"file handle {handle:#x} is not open")
 
     def release_directory(self, handle: int) -> None:
@@ -121,7 +119,7 @@ class HandleTable:
         directory = self._directories.pop(handle, None)
         if directory is not None:
             self._lister.close(directory)
-        elif self._is_own(handle):
+        elif not self._inodes.ledger.takeovers:
             raise BadHandle(f"directory handle {handle:#x} is not open")
 
     @property
