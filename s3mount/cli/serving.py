@@ -13,7 +13,7 @@ from s3mount.daemon.keeper import Keeper, NoKeeper
 from s3mount.daemon.tenant import Tenant
 from s3mount.errors import S3MountError
 from s3mount.logs import logging_to
-from s3mount.mounter.channel import Channel, Hello
+from s3mount.mounter.channel import Channel, Hello, Message
 from s3mount.mounter.sdnotify import ServiceManager
 
 log = logging.getLogger(__name__)
@@ -41,18 +41,19 @@ def serve(config: MountConfig, parent: background.Pipe | NoParent, command: Comm
         return _serve(config, parent, NoKeeper(manager), os.getpid(), is_foreground=command.is_foreground)
     mounter_pid = os.getpid()
     channel = processes.split(config.fuse.mount_point)
-    _introduce(channel, config, command)
-    keeper = Tenant(channel)
+    record = [os.memfd_create(name) for name in ("s3mount record 0", "s3mount record 1")]
+    _introduce(channel, record, config, command)
+    keeper = Tenant(channel, record)
     return _serve(config, parent, keeper, mounter_pid, is_foreground=command.is_foreground)
 
 
-def take_over(config: MountConfig, channel: Channel, facts: dict[str, object], *, is_foreground: bool) -> int:
-    """The life of a later daemon of a mount; returns its exit code."""
-    keeper = Tenant(channel, facts)
+def take_over(config: MountConfig, channel: Channel, message: Message, *, is_foreground: bool) -> int:
+    """The life of a later daemon of a mount, which the mounter told to take over; returns its exit code."""
+    keeper = Tenant(channel, message.descriptors, message.facts["facts"])
     return _serve(config, NoParent(), keeper, os.getppid(), is_foreground=is_foreground)
 
 
-def _introduce(channel: Channel, config: MountConfig, command: Command) -> None:
+def _introduce(channel: Channel, record: Sequence[int], config: MountConfig, command: Command) -> None:
     directory = config.log.directory
     hello = Hello(
         arguments=list(command.arguments),
@@ -64,7 +65,7 @@ def _introduce(channel: Channel, config: MountConfig, command: Command) -> None:
         is_log_off=config.log.is_off,
         hang_timeout_s=config.hang_timeout_s,
     )
-    channel.send("hello", **vars(hello))
+    channel.send("hello", record, **vars(hello))
 
 
 def _serve(

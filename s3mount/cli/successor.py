@@ -26,7 +26,7 @@ def main() -> int:
     config = build_config(flags.pop("bucket"), flags.pop("directory"), flags, os.environ, hello.mount_point)
     if not hello.is_foreground:
         os.chdir("/")
-    return take_over(config, channel, message.facts["facts"], is_foreground=hello.is_foreground)
+    return take_over(config, channel, message, is_foreground=hello.is_foreground)
 
 
 def _enter(hello: Hello) -> None:

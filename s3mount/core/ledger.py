@@ -88,11 +88,6 @@ class Ledger:
         """Daemons that served the mount before this one."""
         return 0 if self._journal is None else self._journal.heading.takeovers
 
-    @property
-    def mounted_at_s(self) -> int | None:
-        """When the mount was made, whole seconds since the epoch; None where nothing says so."""
-        return None if self._journal is None else self._journal.heading.mounted_at_s
-
     def number_of(self, serial: int) -> int | None:
         """The number of an inode that a predecessor gave handles out on, as long as the kernel may have it."""
         inode = self._by_serial.get(serial)
@@ -151,16 +146,15 @@ class Ledger:
             raise ValueError("an inode is in the record twice")
 
 
-def succeed(areas: tuple[Area, Area], identity: str, now_s: int) -> Ledger:
+def succeed(areas: tuple[Area, Area], identity: str) -> Ledger:
     """The ledger of a daemon that finds what its predecessor left, if there was one.
 
     Args:
         identity: what is mounted, as `Heading` has it; a record of something else is refused.
-        now_s: whole seconds since the epoch.
     """
     found = newest(areas)
     if found is None:
-        return Ledger(Journal(areas, Heading(1, 0, now_s, identity)))
+        return Ledger(Journal(areas, Heading(1, 0, identity)))
     left, record = found
     try:
         inherited, refusal = read_inodes(record), ""
@@ -168,5 +162,5 @@ def succeed(areas: tuple[Area, Area], identity: str, now_s: int) -> Ledger:
         inherited, refusal = [], str(error)
     if left.identity != identity:
         inherited, refusal = [], f"it is of {left.identity}, and this is {identity}"
-    heading = Heading(left.generation + 1, left.takeovers + 1, left.mounted_at_s, identity)
+    heading = Heading(left.generation + 1, left.takeovers + 1, identity)
     return Ledger(Journal(areas, heading), inherited, refusal)

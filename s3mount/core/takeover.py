@@ -9,7 +9,7 @@
 
     kind             fields
     ---------------  ---------------------------------------------------------------------------------------
-    1 heading        magic, version, generation, takeovers, when the mount was made, what is mounted
+    1 heading        magic, version, generation, takeovers, what is mounted
     2 directory      inode number, serial, key: the kernel may know it
     3 file           inode number, serial, size, mtime, restored, ETag, storage class, key: it may be open
 
@@ -39,7 +39,7 @@ FRAME_BYTES = 9
 _MAGIC = b"s3mount\x00"
 _FRAME = struct.Struct("<IIB")
 _HEADING, _DIRECTORY, _FILE = 1, 2, 3
-_HEADING_FIELDS = struct.Struct("<B8sIQIq")
+_HEADING_FIELDS = struct.Struct("<B8sIQI")
 _DIRECTORY_FIELDS = struct.Struct("<BQQ")
 #: The last two are lengths in characters: of the ETag and the storage class, which the key follows.
 _FILE_FIELDS = struct.Struct("<BQQQqBHB")
@@ -68,13 +68,11 @@ class Heading(NamedTuple):
     Attributes:
         generation: counts records; the greatest one that is whole is the valid one.
         takeovers: daemons that served the mount before the writer.
-        mounted_at_s: when the mount was made, whole seconds since the epoch.
         identity: endpoint, bucket and prefix, as text.
     """
 
     generation: int
     takeovers: int
-    mounted_at_s: int
     identity: str
 
 
@@ -89,9 +87,8 @@ class RecordedInode(NamedTuple):
 
 def pack_heading(heading: Heading) -> bytes:
     """The entry that makes a record valid."""
-    generation, takeovers, mounted_at_s, identity = heading
-    fields = _HEADING_FIELDS.pack(_HEADING, _MAGIC, VERSION, generation, takeovers, mounted_at_s)
-    return _framed(fields + _utf8(identity))
+    fields = _HEADING_FIELDS.pack(_HEADING, _MAGIC, VERSION, heading.generation, heading.takeovers)
+    return _framed(fields + _utf8(heading.identity))
 
 
 def pack_inode(ino: int, serial: int, key: str, found: ObjectStat | None) -> bytes:
@@ -112,10 +109,10 @@ def read_heading(record: Bytes) -> Heading | None:
     body = _body_at(record, 0)
     if body is None or len(body) < _HEADING_FIELDS.size:
         return None
-    kind, magic, _, generation, takeovers, mounted_at_s = _HEADING_FIELDS.unpack_from(body)
+    kind, magic, _, generation, takeovers = _HEADING_FIELDS.unpack_from(body)
     if kind != _HEADING or magic != _MAGIC:
         return None
-    return Heading(generation, takeovers, mounted_at_s, _text(body[_HEADING_FIELDS.size :]))
+    return Heading(generation, takeovers, _text(body[_HEADING_FIELDS.size :]))
 
 
 def read_inodes(record: Bytes) -> list[RecordedInode]:
@@ -124,7 +121,7 @@ def read_inodes(record: Bytes) -> list[RecordedInode]:
     Raises:
         ValueError: it was written by a newer program, or has entries that are unknown here.
     """
-    _, _, version, *_ = _HEADING_FIELDS.unpack_from(record, FRAME_BYTES)
+    _, _, version, _, _ = _HEADING_FIELDS.unpack_from(record, FRAME_BYTES)
     if version > VERSION:
         raise ValueError(f"it has version {version}, and this program reads versions up to {VERSION}")
     bodies = _bodies(record)

@@ -5,6 +5,7 @@ from typing import Protocol
 
 import trio
 
+from s3mount.core.ledger import Ledger
 from s3mount.fuse.boundary import Boundary
 from s3mount.fuse.options import FuseConfig
 from s3mount.fuse.session import Connection, connected
@@ -24,6 +25,10 @@ class Keeper(Protocol):
 
     async def turn(self) -> None:
         """Until nobody else serves the mount."""
+        ...
+
+    def ledger(self, identity: str) -> Ledger:
+        """What the daemon before this one left, and where to leave something to the next; not before `turn`."""
         ...
 
     def connect(self, config: FuseConfig) -> Connection:
@@ -69,6 +74,10 @@ class NoKeeper:
     async def turn(self) -> None:
         """At once."""
         await trio.lowlevel.checkpoint()
+
+    def ledger(self, identity: str) -> Ledger:
+        """There is nobody before and after."""
+        return Ledger()
 
     def connect(self, config: FuseConfig) -> Connection:
         """Mount."""

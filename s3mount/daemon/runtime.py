@@ -112,8 +112,8 @@ async def _announce(config: MountConfig, readiness: Readiness, keeper: Keeper, p
         if probe.returncode == 0 and mounted.kind == mountpoint.FILE_SYSTEM_TYPE:
             if config.fuse.read_ahead_kib is not None:
                 kernel.set_read_ahead(mounted.device, config.fuse.read_ahead_kib)
-            log.info("mounted %s on %s", where, mount_point)
             keeper.ready(f"serving {where}", parts.region)
+            log.info("mounted %s on %s", where, mount_point)
             readiness.ready()
             return
     raise MountNotAnswering(f"{mount_point} was mounted but did not answer within {_ANSWER_S:g} s")

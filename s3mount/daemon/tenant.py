@@ -8,10 +8,13 @@ import contextlib
 import logging
 import os
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import trio
 
+from s3mount.core.ledger import Ledger, succeed
+from s3mount.daemon.memory import MemoryArea
 from s3mount.errors import FuseUnavailable, StartupError
 from s3mount.fuse.boundary import Boundary
 from s3mount.fuse.device import Device
@@ -22,6 +25,8 @@ from s3mount.mounter.channel import Channel, Message
 
 log = logging.getLogger(__name__)
 
+#: Of a takeover record.
+_AREAS = 2
 #: Seconds for the calls in flight when another daemon takes over on demand; new ones wait in the kernel meanwhile.
 _ANSWER_S = 1.0
 #: Seconds until the next one serves, which is prepared.
@@ -32,11 +37,13 @@ class Tenant:
     """`Keeper` by the daemon's end of the channel.
 
     Args:
+        record: memory files, which the mounter has, too: the areas of the takeover record.
         facts: what was said to `ready` by the first daemon; None for the first.
     """
 
-    def __init__(self, channel: Channel, facts: dict[str, Any] | None = None) -> None:
+    def __init__(self, channel: Channel, record: Sequence[int], facts: dict[str, Any] | None = None) -> None:
         self._channel = channel
+        self._record = record
         self._is_successor = facts is not None
         self._is_alone = False
         self._device: Device | None = None
@@ -55,6 +62,21 @@ class Tenant:
             self._say("prepared")
             await trio.lowlevel.wait_readable(self._channel)
         await trio.lowlevel.checkpoint()
+
+    def ledger(self, identity: str) -> Ledger:
+        """See `Keeper.ledger`; nothing where a mounter that is older than this code has no record."""
+        if len(self._record) != _AREAS:
+            return Ledger()
+        first, second = map(MemoryArea, self._record)
+        ledger = succeed((first, second), identity)
+        if ledger.refusal:
+            log.warning(
+                "what the daemon before this one left is not used, so files that are open fail, and directories that "
+                "processes work in: %s",
+                ledger.refusal,
+            )
+        log.debug("inherited %d inodes", len(ledger.inherited))
+        return ledger
 
     def connect(self, config: FuseConfig) -> Connection:
         """Borrow the device.

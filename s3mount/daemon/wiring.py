@@ -87,7 +87,7 @@ async def components(config: MountConfig, keeper: Keeper) -> AsyncIterator[Compo
         notifier = ThreadNotifier()
         waits = ReaderWaits()
         filesystem = S3FileSystem(
-            InodeTable(root_key),
+            InodeTable(root_key, keeper.ledger(f"{config.s3.origin}/{root_key}")),
             lister=lister,
             cache=cache,
             blocks=BlockStore(

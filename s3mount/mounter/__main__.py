@@ -14,6 +14,7 @@ sys.path.append(str(Path(__file__).parents[2]))
 from s3mount.errors import BadOption
 from s3mount.logs import LogConfig, logging_to
 from s3mount.mounter.channel import Channel, Hello
+from s3mount.mounter.crew import Crew
 from s3mount.mounter.mounter import Mounter
 from s3mount.mounter.offspring import Offspring
 from s3mount.mounter.sdnotify import ServiceManager
@@ -33,7 +34,8 @@ def main(fd: int, pid: int) -> int:
     hello = Hello(**message.facts)
     directory = None if hello.log_directory is None else Path(hello.log_directory)
     config = LogConfig(directory, is_debug=hello.is_debug, is_off=hello.is_log_off)
-    mounter = Mounter(hello, Offspring(pid, channel), ServiceManager(os.environ.get("NOTIFY_SOCKET")))
+    crew = Crew(hello, message.descriptors, Offspring(pid, channel))
+    mounter = Mounter(hello, crew, ServiceManager(os.environ.get("NOTIFY_SOCKET")))
     try:
         with logging_to(config, is_foreground=hello.is_foreground):
             return mounter.run()

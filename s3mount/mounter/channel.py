@@ -3,13 +3,13 @@
 Each message is one packet: it arrives whole or not at all, also when its sender is killed in the middle.  Which they
 are, in the order in which a mount comes to be:
 
-    daemon → mounter   hello      who is mounted, how it was started, where the log goes (`Hello`)
+    daemon → mounter   hello      who is mounted, how it was started, where the log goes (`Hello`); the takeover record
                        mount      make this mount
     mounter → daemon   mounted    the device, and the INIT message for libfuse
                        refused    and why; the daemon lets libfuse mount, and the mounter only waits for its end
     daemon → mounter   ready      the mount answers; with what a later daemon need not find out again
                        stopping   somebody asked it to
-    mounter → daemon   take over  the first message to a later daemon: `Hello` and what was said with `ready`
+    mounter → daemon   take over  the first message to a later daemon: `Hello`, what was said with `ready`; the record
     daemon → mounter   prepared   everything is done that does not need the device
                        failed     and why; it ends
     mounter → daemon   go         the device

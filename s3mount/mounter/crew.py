@@ -10,7 +10,8 @@ INVARIANT: no process is forgotten: who no longer serves is retired until it has
 import logging
 import math
 import signal
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from s3mount.mounter.channel import Hello
@@ -31,6 +32,7 @@ class Crew:
     """Starts them, waits for them.
 
     Args:
+        record: descriptors that every daemon gets: what one leaves to the next (`core.takeover`), never read here.
         first: the daemon that serves first; it was not started here.
         clock: seconds, from anywhere.
 
@@ -39,8 +41,15 @@ class Crew:
         facts: what the first one found out; None until it is ready.
     """
 
-    def __init__(self, hello: Hello, first: Offspring, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        hello: Hello,
+        record: Sequence[int],
+        first: Offspring,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
         self._hello = hello
+        self._record = record
         self._clock = clock
         self.facts: dict[str, Any] | None = None
         self.serving: Offspring | None = first
@@ -159,7 +168,7 @@ class Crew:
             self._next_at = self._standby_at = self._clock() + max(1.0, self._pauses.after(0.0))
             log.error("no daemon can be started: %s", error)  # noqa: TRY400  the errno says it all
             return None
-        daemon.tell("take over", hello=vars(self._hello), facts=self.facts)
+        daemon.tell("take over", self._record, hello=vars(self._hello), facts=self.facts)
         return daemon
 
     def stop(self, number: int) -> None:

@@ -45,18 +45,18 @@ class Mounter:
     """One mount.
 
     Args:
-        first: the daemon that was started with this process.
+        crew: has the daemon that was started with this process.
         clock: seconds, from anywhere.
     """
 
     def __init__(
-        self, hello: Hello, first: Offspring, manager: ServiceManager, clock: Callable[[], float] = time.perf_counter
+        self, hello: Hello, crew: Crew, manager: ServiceManager, clock: Callable[[], float] = time.perf_counter
     ) -> None:
         self._hello = hello
         self._manager = manager
         self._clock = clock
         self._signals = Signals()
-        self._crew = Crew(hello, first, clock)
+        self._crew = crew
         self._watchdog = Watchdog(hello.mount_point, hello.hang_timeout_s, clock)
         self._device: LentDevice | None = None
         self._renewal: Offspring | None = None

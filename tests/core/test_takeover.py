@@ -95,7 +95,7 @@ class Kernel:
 
     def succeed(self, _: Thing = THINGS[0]) -> None:
         """The daemon is dropped as it is, and another takes over."""
-        self.table = InodeTable("p/", succeed(self.tape.areas, IDENTITY, NOW_S))
+        self.table = InodeTable("p/", succeed(self.tape.areas, IDENTITY))
         self.left_open = {thing for thing in self.recorded if thing[1] is not None}
         self.handles = {thing: [] for thing in self.handles}
         self.note()
@@ -160,7 +160,7 @@ class Kernel:
             self.succeed()
 
     def what_is_inherited(self, areas: tuple[TapedArea, TapedArea]) -> set[Thing]:
-        inherited = succeed(areas, IDENTITY, NOW_S).inherited
+        inherited = succeed(areas, IDENTITY).inherited
         assert len({each.serial for each in inherited}) == len(inherited)
         for each in inherited:
             assert each.found is None or each.found == version(each.key, each.found.etag)
@@ -198,7 +198,7 @@ def test_what_is_inherited_ends_with_the_kernels_last_reference() -> None:
 
 
 def filled(tape: Tape, n_files: int = 3) -> list[Inode]:
-    table = InodeTable("p/", succeed(tape.areas, IDENTITY, NOW_S))
+    table = InodeTable("p/", succeed(tape.areas, IDENTITY))
     files = [table.intern(f"p/{n}", version(f"p/{n}", '"1"')) for n in range(n_files)]
     for inode in files:
         table.grant(inode)
@@ -217,7 +217,7 @@ def test_an_entry_comes_back_as_it_went_in(
 ) -> None:
     """Every field of every object and directory, any text included, is read as it was written."""
     found = ObjectStat(key, etag, size, mtime_s, storage_class[:255], restored)
-    heading = Heading(7, 3, NOW_S, key)
+    heading = Heading(7, 3, key)
     record = bytearray(
         pack_heading(heading) + pack_inode(2**64 - 1, 2**40 - 1, key, found) + pack_inode(2, 3, key, None)
     )
@@ -227,7 +227,7 @@ def test_an_entry_comes_back_as_it_went_in(
 def test_nothing_is_written_for_a_file_that_is_opened_again() -> None:
     """An epoch over files the record has room for adds no entry and no byte."""
     tape = Tape()
-    table = InodeTable("p/", succeed(tape.areas, IDENTITY, NOW_S))
+    table = InodeTable("p/", succeed(tape.areas, IDENTITY))
     inode = table.intern("p/a", version("p/a", '"1"'))
     table.grant(inode)
     table.opened(inode)
@@ -244,7 +244,7 @@ def test_nothing_is_written_for_a_file_that_is_opened_again() -> None:
 @patch.object(journal, "_MIN_LIMIT", 10_000)
 def test_a_record_is_no_longer_than_twice_what_holds() -> None:
     """A thousand files opened once each leave a record for the ten that are open."""
-    table = InodeTable("p/", succeed(Tape().areas, IDENTITY, NOW_S))
+    table = InodeTable("p/", succeed(Tape().areas, IDENTITY))
     held: list[Inode] = []
     for n in range(1000):
         inode = table.intern(f"p/{n}", version(f"p/{n}", '"1"'))
@@ -258,7 +258,7 @@ def test_a_record_is_no_longer_than_twice_what_holds() -> None:
 
 
 def cases_of_refusal() -> Iterator[tuple[bytes, str]]:
-    heading = pack_heading(Heading(5, 2, NOW_S, IDENTITY))
+    heading = pack_heading(Heading(5, 2, IDENTITY))
     newer = bytearray(heading[FRAME_BYTES:])
     newer[9] = 2
     yield heading[:4] + crc32(newer).to_bytes(4, "little") + b"\1" + newer, "version 2"
@@ -267,7 +267,7 @@ def cases_of_refusal() -> Iterator[tuple[bytes, str]]:
         heading + len(strange).to_bytes(4, "little") + crc32(strange).to_bytes(4, "little") + b"\1" + strange,
         "kind 9",
     )
-    yield pack_heading(Heading(5, 2, NOW_S, "https://s3.test/other/")), "other"
+    yield pack_heading(Heading(5, 2, "https://s3.test/other/")), "other"
 
 
 @pytest.mark.parametrize(("record", "reason"), list(cases_of_refusal()))
@@ -275,21 +275,12 @@ def test_what_cannot_be_understood_is_refused_with_the_reason(record: bytes, rea
     """A newer version, an unknown kind or another bucket's record gives nothing, and the next record is a new one."""
     tape = Tape()
     tape.areas[1].content[:] = record
-    ledger = succeed(tape.areas, IDENTITY, NOW_S + 9)
+    ledger = succeed(tape.areas, IDENTITY)
     assert (ledger.inherited, reason in ledger.refusal) == ([], True)
     InodeTable("p/", ledger).check_invariants()
     found = newest(tape.areas)
     assert found is not None
-    assert found[0] == Heading(6, 3, NOW_S, IDENTITY)
-
-
-def test_the_mount_keeps_the_time_it_was_made() -> None:
-    """What directories show as their time does not change with a takeover."""
-    tape = Tape()
-    for now_s in (NOW_S, NOW_S + 100, NOW_S + 200):
-        ledger = succeed(tape.areas, IDENTITY, now_s)
-        InodeTable("p/", ledger)
-        assert ledger.mounted_at_s == NOW_S
+    assert found[0] == Heading(6, 3, IDENTITY)
 
 
 def test_a_damaged_record_is_read_up_to_the_damage() -> None:
@@ -297,14 +288,14 @@ def test_a_damaged_record_is_read_up_to_the_damage() -> None:
     tape = Tape()
     second = filled(tape)[1]
     tape.areas[1].content[second.place + FRAME_BYTES + 3] ^= 1
-    assert [each.key for each in succeed(tape.areas, IDENTITY, NOW_S).inherited] == ["p/0"]
+    assert [each.key for each in succeed(tape.areas, IDENTITY).inherited] == ["p/0"]
 
 
 @pytest.mark.parametrize("damage", ["an entry", "the heading", "a second record", "what holds"])
 def test_the_invariants_see_damage(damage: str) -> None:
     """check_invariants finds a record that a successor would not read as it should."""
     tape = Tape()
-    table = InodeTable("p/", succeed(tape.areas, IDENTITY, NOW_S))
+    table = InodeTable("p/", succeed(tape.areas, IDENTITY))
     inode = table.intern("p/a", version("p/a", '"1"'))
     table.grant(inode)
     table.opened(inode)
@@ -326,8 +317,8 @@ def test_a_journal_without_a_commit_is_no_record() -> None:
     """A successor that dies while it copies leaves its predecessor's record as the valid one."""
     tape = Tape()
     files = filled(tape)
-    Journal(tape.areas, Heading(2, 1, NOW_S, IDENTITY)).add(files[0].ino, files[0].serial, "p/0", files[0].found)
-    assert len(succeed(tape.areas, IDENTITY, NOW_S).inherited) == 3
+    Journal(tape.areas, Heading(2, 1, IDENTITY)).add(files[0].ino, files[0].serial, "p/0", files[0].found)
+    assert len(succeed(tape.areas, IDENTITY).inherited) == 3
 
 
 def test_without_a_journal_inodes_have_serials_all_the_same() -> None:

@@ -12,7 +12,6 @@ from tests.fs.harness import Mounted, file_system
 from tests.support.fake_store import FakeStore
 
 IDENTITY = "https://s3.test/bucket/"
-MOUNTED_AT_S = 1_700_000_000
 
 
 class Succession:
@@ -40,7 +39,7 @@ class Succession:
         self._daemon = AsyncExitStack()
         self._daemon.callback(first.close)
         self._daemon.callback(second.close)
-        ledger = succeed((first, second), identity, MOUNTED_AT_S)
+        ledger = succeed((first, second), identity)
         one = file_system(self._store, metadata=self._metadata, ledger=ledger)
         self.mounted = await self._daemon.enter_async_context(one)
 
