@@ -16,6 +16,7 @@ from s3mount.core.inodes import Inode, InodeTable
 from s3mount.core.journal import Journal, newest
 from s3mount.core.ledger import Ledger, succeed
 from s3mount.core.takeover import FRAME_BYTES, Heading, RecordedInode, pack_heading, pack_inode, read_inodes
+from s3mount.errors import StaleInode
 from tests.core.strategies import any_text
 
 IDENTITY = "https://s3.test/bucket/p/"
@@ -169,7 +170,7 @@ class Kernel:
 
 @settings(max_examples=150)
 @given(steps=STEPS, part=st.floats(0, 1))
-@patch.object(journal, "_MIN_LIMIT", 500)
+@patch.object(journal, "_MIN_LIMIT", 150)
 def test_a_record_cut_off_anywhere_is_the_record_of_a_step(steps: list[tuple[str, Thing]], part: float) -> None:
     """Killed within any write, a daemon leaves the record as it was before or after the step it was in."""
     kernel = Kernel()
@@ -239,6 +240,36 @@ def test_nothing_is_written_for_a_file_that_is_opened_again() -> None:
         table.closed(inode)
         table.closed(inode)
     assert table.ledger.statistics().journal == written
+
+
+@pytest.mark.parametrize(("thing", "granted"), [(("p/a", '"1"'), 1), (("p/d/", None), 2)])
+def test_a_reference_that_is_given_back_at_once_ends_nothing(thing: Thing, granted: int) -> None:
+    """The kernel has no use for one entry of those that a successor gave it; what was open or in use stays."""
+    kernel = Kernel()
+    kernel.run("open" if thing[1] else "look up", thing)
+    kernel.run("succeed", thing)
+    for _ in range(granted):
+        inode = kernel.look_up(thing)
+    kernel.table.forget(inode.ino, 1)
+    assert kernel.table.get(inode.ino).is_inherited
+    kernel.table.forget(inode.ino, granted)
+    with pytest.raises(StaleInode):
+        kernel.table.get(inode.ino)
+    kernel.table.check_invariants()
+
+
+@patch.object(journal, "_MIN_LIMIT", 1000)
+def test_a_file_is_recorded_again_when_its_entry_was_dropped() -> None:
+    """An epoch over more files than the record has room for has each of them on record while it is open."""
+    table = InodeTable("p/", succeed(Tape().areas, IDENTITY))
+    files = [table.intern(f"p/{n}", version(f"p/{n}", '"1"')) for n in range(30)]
+    for inode in files:
+        table.grant(inode)
+    for inode in files * 3:
+        table.opened(inode)
+        table.check_invariants()
+        table.closed(inode)
+    table.check_invariants()
 
 
 @patch.object(journal, "_MIN_LIMIT", 10_000)
