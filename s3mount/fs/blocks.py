@@ -166,7 +166,7 @@ class BlockStore:
 
     def _plan(self, opened: OpenObject, wanted: ByteRange, *, is_held: bool = False) -> Plan:
         now = trio.current_time()
-        share = self._budget.total // _AHEAD_SHARE // self._activity.note(opened.object_id, now)
+        share = self._budget.limit // _AHEAD_SHARE // self._activity.note(opened.object_id, now)
         is_held = is_held or not self._missing(opened, wanted)
         is_late = any(chunk.state is ChunkState.PENDING for chunk in opened.chunks.overlapping(wanted))
         plan = opened.planner.on_read(wanted, Situation(share, self._content.distance, now, is_held, is_late))
