@@ -12,6 +12,7 @@ from s3mount.daemon import background, exits, processes, runtime
 from s3mount.daemon.keeper import Keeper, NoKeeper
 from s3mount.daemon.tenant import Tenant
 from s3mount.errors import S3MountError
+from s3mount.fuse import marks
 from s3mount.logs import logging_to
 from s3mount.mounter.channel import Channel, Hello, Message
 from s3mount.mounter.sdnotify import ServiceManager
@@ -42,6 +43,7 @@ def serve(config: MountConfig, parent: background.Pipe | NoParent, command: Comm
     mounter_pid = os.getpid()
     channel = processes.split(config.fuse.mount_point)
     record = [os.memfd_create(name) for name in ("s3mount record 0", "s3mount record 1")]
+    record.append(marks.new_memory())
     _introduce(channel, record, config, command)
     keeper = Tenant(channel, record)
     return _serve(config, parent, keeper, mounter_pid, is_foreground=command.is_foreground)
@@ -72,9 +74,9 @@ def _serve(
     config: MountConfig, parent: background.Pipe | NoParent, keeper: Keeper, log_pid: int, *, is_foreground: bool
 ) -> int:
     try:
-        with logging_to(config.log, is_foreground=is_foreground, pid=log_pid):
+        with logging_to(config.log, is_foreground=is_foreground, pid=log_pid) as descriptor:
             try:
-                runtime.run(config, parent, keeper)
+                runtime.run(config, parent, keeper, descriptor)
             except S3MountError as error:
                 log.log(logging.ERROR, "%s", exits.line_for(error))
                 raise

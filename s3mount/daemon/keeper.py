@@ -7,6 +7,7 @@ import trio
 
 from s3mount.core.ledger import Ledger
 from s3mount.fuse.boundary import Boundary
+from s3mount.fuse.marks import CallMarks
 from s3mount.fuse.options import FuseConfig
 from s3mount.fuse.session import Connection, connected
 from s3mount.mounter.sdnotify import ServiceManager
@@ -18,10 +19,14 @@ class Keeper(Protocol):
     Attributes:
         region: the bucket's, when this is not the first daemon of the mount; else None.
         started_s: when the mount was made, in seconds since 1970: the time of its directories.
+        marks: what is being handled.
+        is_to_blame: the daemon before died in something it was asked for; known when it is this one's `turn`.
     """
 
     region: str | None
     started_s: int
+    marks: CallMarks
+    is_to_blame: bool
 
     async def turn(self) -> None:
         """Until nobody else serves the mount."""
@@ -65,10 +70,12 @@ class NoKeeper:
     """One process: mounted and served here."""
 
     region: str | None = None
+    is_to_blame = False
 
     def __init__(self, manager: ServiceManager) -> None:
         self._manager = manager
         self.started_s = int(time.time())
+        self.marks = CallMarks()
         self.patience = trio.CancelScope()
 
     async def turn(self) -> None:

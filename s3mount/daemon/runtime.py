@@ -18,7 +18,7 @@ from typing import Protocol
 import trio
 
 from s3mount.config import MountConfig
-from s3mount.daemon import mountpoint
+from s3mount.daemon import mountpoint, stacks
 from s3mount.daemon.allocator import keep_memory
 from s3mount.daemon.keeper import Keeper
 from s3mount.daemon.wiring import Components, components
@@ -46,8 +46,11 @@ class Readiness(Protocol):
         ...
 
 
-def run(config: MountConfig, readiness: Readiness, keeper: Keeper) -> None:
+def run(config: MountConfig, readiness: Readiness, keeper: Keeper, log_descriptor: int | None = None) -> None:
     """Serve one mount until it is unmounted or a signal asks to stop.
+
+    Args:
+        log_descriptor: where stacks are dumped; None if the log has none.
 
     Raises:
         StartupError, StoreError: the mount could not be made; nothing stays mounted.
@@ -56,12 +59,12 @@ def run(config: MountConfig, readiness: Readiness, keeper: Keeper) -> None:
         mountpoint.check(config.fuse)
     keep_memory(config.read.budget_bytes)
     try:
-        trio.run(_run, config, readiness, keeper)
+        trio.run(_run, config, readiness, keeper, log_descriptor)
     except BaseExceptionGroup as group:
         raise sole_cause(group) from group
 
 
-async def _run(config: MountConfig, readiness: Readiness, keeper: Keeper) -> None:
+async def _run(config: MountConfig, readiness: Readiness, keeper: Keeper, log_descriptor: int | None) -> None:
     mount_point = config.fuse.mount_point
     async with components(config, keeper) as parts:
         if keeper.region is None:
@@ -69,12 +72,15 @@ async def _run(config: MountConfig, readiness: Readiness, keeper: Keeper) -> Non
         gc.freeze()  # botocore's models are 300,000 objects that no later collection need look at
         with (
             trio.open_signal_receiver(*_stop_signals()) as signals,
+            stacks.dumped(log_descriptor) as dumps,
             session.mounted(parts.operations, config.fuse, keeper.connect),
         ):
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _stop_signals())  # a later daemon is started with them blocked
+            was_handed_over = False
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_announce, config, readiness, keeper, parts)
                 nursery.start_soon(keeper.watch, parts.boundary)
+                nursery.start_soon(stacks.report, dumps, parts.statistics)
                 nursery.start_soon(_stop_on_signal, signals, mount_point, parts, nursery, keeper)
                 with keeper.patience:
                     await session.serve()

@@ -19,6 +19,7 @@ from s3mount.errors import FuseUnavailable, StartupError
 from s3mount.fuse.boundary import Boundary
 from s3mount.fuse.device import Device
 from s3mount.fuse.handshake import InitFlag, InitRequest
+from s3mount.fuse.marks import CallMarks
 from s3mount.fuse.options import FuseConfig
 from s3mount.fuse.session import MAX_TASKS, Connection, stop_reading
 from s3mount.mounter.channel import Channel, Message
@@ -37,7 +38,7 @@ class Tenant:
     """`Keeper` by the daemon's end of the channel.
 
     Args:
-        record: memory files, which the mounter has, too: the areas of the takeover record.
+        record: memory files, which the mounter has, too: the areas of the takeover record, and the marks of calls.
         facts: what was said to `ready` by the first daemon; None for the first.
     """
 
@@ -53,6 +54,9 @@ class Tenant:
         self._was_released = trio.Event()
         self._refusal: trio.Event | None = None
         self._refused_because = ""
+        self.marks = CallMarks(record[_AREAS] if len(record) > _AREAS else None)
+        self.is_to_blame = False
+        self._go: Message | None = None
         self.region: str | None = None if facts is None else facts["region"]
         self.started_s = int(time.time()) if facts is None else facts["started_s"]
 
@@ -61,13 +65,15 @@ class Tenant:
         if self._is_successor:
             self._say("prepared")
             await trio.lowlevel.wait_readable(self._channel)
+            self._go = self._channel.receive()
+            self.is_to_blame = self._go is not None and self._go.facts.get("is_to_blame", False)
         await trio.lowlevel.checkpoint()
 
     def ledger(self, identity: str) -> Ledger:
         """See `Keeper.ledger`; nothing where a mounter that is older than this code has no record."""
-        if len(self._record) != _AREAS:
+        if len(self._record) < _AREAS:
             return Ledger()
-        first, second = map(MemoryArea, self._record)
+        first, second = map(MemoryArea, self._record[:_AREAS])
         ledger = succeed((first, second), identity)
         if ledger.refusal:
             log.warning(
@@ -86,7 +92,7 @@ class Tenant:
         """
         if not self._is_successor:
             self._say("mount", options=sorted(config.options), max_background=config.max_background)
-        message = self._channel.receive()
+        message = self._go if self._is_successor else self._channel.receive()
         if message is None:
             raise FuseUnavailable("the mounter has ended, so nothing can be mounted")
         if message.kind == "refused":

@@ -1,6 +1,6 @@
 """The composition root: config → store → caches → fs → operations.  Nothing is decided here."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
@@ -12,6 +12,7 @@ from s3mount.config import MountConfig
 from s3mount.core.inodes import InodeTable
 from s3mount.daemon.allocator import HeapLimit, trim
 from s3mount.daemon.keeper import Keeper
+from s3mount.daemon.pressure import MemoryWatch
 from s3mount.fs.blocks import BlockStore
 from s3mount.fs.budget import ByteBudget
 from s3mount.fs.content import ContentReader
@@ -25,6 +26,8 @@ from s3mount.fs.waits import ReaderWaits
 from s3mount.fuse.boundary import Boundary
 from s3mount.fuse.notify import ThreadNotifier
 from s3mount.fuse.operations import Operations
+from s3mount.fuse.quarantine import Quarantine
+from s3mount.limits import MemoryUse
 from s3mount.store.catalogue import SplitCatalogue
 from s3mount.store.connect import connect
 from s3mount.store.guarded import GuardedStore
@@ -48,7 +51,20 @@ class Components:
     store: GuardedStore
     budget: ByteBudget
     disk: DiskCache | None
+    watch: MemoryWatch
     region: str
+
+    @property
+    def statistics(self) -> dict[str, Callable[[], object]]:
+        """What counts, by a name for the log."""
+        return {
+            "calls": self.boundary.statistics,
+            "file system": self.filesystem.statistics,
+            "requests": self.store.statistics,
+            "read budget": self.budget.statistics,
+            "memory": self.watch.statistics,
+            "notifications": self.notifier.statistics,
+        }
 
 
 @asynccontextmanager
@@ -82,6 +98,12 @@ async def components(config: MountConfig, keeper: Keeper) -> AsyncIterator[Compo
             lister.remember_page(root_key, connection.root_page, connection.root_asked_at)
         budget = ByteBudget(config.read.budget_bytes)
         heap = HeapLimit(config.read.memory_target)
+        watch = MemoryWatch(budget, MemoryUse())
+
+        def grew(n_bytes: int) -> None:
+            heap.grew(n_bytes)
+            watch.grew(n_bytes)
+
         misses = MissCounter(lister, nursery)
         resolver = Resolver(NameProbe(store, lister, may_list=config.s3.may_list), cache, misses)
         notifier = ThreadNotifier()
@@ -90,17 +112,18 @@ async def components(config: MountConfig, keeper: Keeper) -> AsyncIterator[Compo
             InodeTable(root_key, keeper.ledger(f"{config.s3.origin}/{root_key}")),
             lister=lister,
             cache=cache,
-            blocks=BlockStore(
-                ContentReader(store, disk), budget, nursery, config.read.part_size, waits, grew=heap.grew
-            ),
+            blocks=BlockStore(ContentReader(store, disk), budget, nursery, config.read.part_size, waits, grew=grew),
             versions=VersionCheck(resolver, lister, cache, store, waits),
             notifier=notifier,
             owner=replace(config.owner, directory_mtime_s=keeper.started_s),
             give_back=trim,
         )
-        boundary = Boundary(config.patience.total_s + _NAMING_S)
+        boundary = Boundary(config.patience.total_s + _NAMING_S, keeper.marks)
         operations = Operations(filesystem, boundary)
-        yield Components(operations, boundary, filesystem, notifier, guarded, budget, disk, connection.region)
+        quarantine = Quarantine(operations, keeper.marks, filesystem)
+        quarantine.take_over(by_own_fault=keeper.is_to_blame)
+        nursery.start_soon(watch.run, filesystem)
+        yield Components(operations, boundary, filesystem, notifier, guarded, budget, disk, watch, connection.region)
         nursery.cancel_scope.cancel()
 
 

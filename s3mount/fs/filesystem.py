@@ -22,6 +22,7 @@ from s3mount.errors import (
     NotADirectory,
     ObjectChanged,
     ReadOnlyMount,
+    StaleInode,
 )
 from s3mount.fs.blocks import BlockStore
 from s3mount.fs.directories import DirectoryLister, OpenDirectory
@@ -269,6 +270,20 @@ class S3FileSystem:
     def release(self, handle: int) -> None:
         """A file handle is gone, with what was held only for it."""
         self._handles.release(handle)
+
+    # -- for the log --------------------------------------------------------------------------------
+
+    def inode_of(self, handle: int) -> int:
+        """The number of the inode that a handle is on; the handle's own when it is not known."""
+        inode = self._handles.inode(handle)
+        return handle if inode is None else inode.ino
+
+    def name_of(self, ino: int) -> str:
+        """The key of an inode, quoted; its number when it is not known."""
+        try:
+            return repr(self._inodes.get(ino).key)
+        except StaleInode:
+            return f"inode {ino}"
 
     # -- parts ----------------------------------------------------------------------------------
 

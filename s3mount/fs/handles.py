@@ -97,6 +97,13 @@ class HandleTable:
         """The inode of a handle that this daemon did not give out."""
         return self._inodes.inherited(handle >> _SERIAL_AT)
 
+    def inode(self, handle: int) -> Inode | None:
+        """What a handle is on; None when it is not known here."""
+        if (reader := self._files.get(handle)) is not None:
+            return reader.inode
+        directory = self._directories.get(handle)
+        return self._predecessors(handle) if directory is None else self._inodes.find(directory.key)
+
     def release(self, handle: int) -> None:
         """A file handle is gone, with what was held only for it.
 

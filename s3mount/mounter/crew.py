@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from s3mount.mounter.channel import Hello
-from s3mount.mounter.offspring import Offspring, say_cause
+from s3mount.mounter.offspring import Offspring, is_own_fault, say_cause
 from s3mount.mounter.pauses import Pauses
 
 log = logging.getLogger(__name__)
@@ -32,13 +32,14 @@ class Crew:
     """Starts them, waits for them.
 
     Args:
-        record: descriptors that every daemon gets: what one leaves to the next (`core.takeover`), never read here.
+        record: descriptors that every daemon gets, for what one leaves to the next (core.takeover, fuse.marks).
         first: the daemon that serves first; it was not started here.
         clock: seconds, from anywhere.
 
     Attributes:
         serving: the daemon that has the device, or will have it next; None between two.
         facts: what the first one found out; None until it is ready.
+        is_to_blame: the last one that served died by its own fault, in something that it was asked for.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Crew:
         self._record = record
         self._clock = clock
         self.facts: dict[str, Any] | None = None
+        self.is_to_blame = False
         self.serving: Offspring | None = first
         self._next_at = 0.0
         self._pauses = Pauses()
@@ -91,6 +93,7 @@ class Crew:
             return
         dead.hang_up()
         self.serving = None
+        self.is_to_blame = dead.is_condemned or is_own_fault(code)
         now = self._clock()
         served_s = 0.0 if dead.serving_since is None else now - dead.serving_since
         pause_s = self._pauses.after(served_s)
@@ -109,6 +112,7 @@ class Crew:
     def retire(self) -> None:
         """The one that serves does so no longer; it ends by itself, or is killed."""
         if self.serving is not None:
+            self.is_to_blame = self.serving.is_condemned
             self._retired.append((self.serving, self._clock() + _RETIRE_S))
             self.serving = None
             self._next_at = self._clock()

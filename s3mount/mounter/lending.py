@@ -10,6 +10,7 @@ kept here: what a daemon that died has left unanswered fails when its last dupli
 import logging
 import os
 from collections.abc import Sequence
+from typing import Any
 
 from s3mount.fuse.device import Device, introduce, mount
 from s3mount.fuse.handshake import GRANTED, InitFlag, InitRequest, Wishes
@@ -43,7 +44,7 @@ class LentDevice:
             device.close()
             raise
 
-    def lend(self, kind: str, daemon: Offspring) -> None:
+    def lend(self, kind: str, daemon: Offspring, **facts: Any) -> None:
         """Send it with a message of this kind."""
         own = None
         if not self._offer.flags & InitFlag.HAS_RESEND:
@@ -51,7 +52,7 @@ class LentDevice:
                 own = self._device.clone()
             except OSError as error:
                 log.warning("calls in flight will hang when a daemon dies: the device cannot be cloned: %s", error)
-        daemon.tell(kind, [self._device.fd if own is None else own], offer=self._offer.to_bytes().hex())
+        daemon.tell(kind, [self._device.fd if own is None else own], offer=self._offer.to_bytes().hex(), **facts)
         if own is not None:
             os.close(own)
 

@@ -153,7 +153,7 @@ class Mounter:
 
     def _become_prepared(self, daemon: Offspring) -> None:
         if daemon is self._crew.serving and self._device is not None:
-            self._device.lend("go", daemon)
+            self._device.lend("go", daemon, is_to_blame=self._crew.is_to_blame)
         elif daemon is self._renewal:
             self._renewal = None
             self._tell("drain")
@@ -220,7 +220,7 @@ class Mounter:
         if step is Step.CONDEMN:
             self._silent_at = self._clock()
             self._abandon_at = self._silent_at + _DIE_S
-            daemon.send(signal.SIGKILL)
+            daemon.condemn()
         elif step is Step.GIVE_UP:
             daemon.send(signal.SIGKILL)
             if self._device is not None:
@@ -248,4 +248,4 @@ class Mounter:
             return
         successor = self._crew.promote()
         if successor is not None and successor.is_prepared:
-            self._device.lend("go", successor)
+            self._device.lend("go", successor, is_to_blame=self._crew.is_to_blame)
