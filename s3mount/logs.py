@@ -49,8 +49,10 @@ class _DroppingQueueHandler(logging.handlers.QueueHandler):
 
 
 @contextmanager
-def logging_to(config: LogConfig, *, is_foreground: bool, pid: int | None = None) -> Iterator[None]:
+def logging_to(config: LogConfig, *, is_foreground: bool, pid: int | None = None) -> Iterator[int | None]:
     """Logging works inside the block, and everything logged is written when it ends.
+
+    Yields the descriptor behind it, for what cannot wait for a thread; None where that is none that takes lines.
 
     Args:
         pid: what names the file; None for this process.  All processes of a mount append to one file.
@@ -72,7 +74,7 @@ def logging_to(config: LogConfig, *, is_foreground: bool, pid: int | None = None
     root.addHandler(handler)
     listener.start()
     try:
-        yield
+        yield sink.stream.fileno() if isinstance(sink, logging.StreamHandler) else None
     finally:
         root.removeHandler(handler)
         listener.stop()

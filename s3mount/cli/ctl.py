@@ -90,6 +90,14 @@ def refresh(mount: str, paths: tuple[str, ...], as_json: bool) -> None:  # noqa:
     _run("refresh", mount, paths, as_json=as_json)
 
 
+@main.command()
+@MOUNT
+@JSON
+def restart(mount: str, as_json: bool) -> None:  # noqa: FBT001
+    """Have a new daemon, of the code that is installed now, take over the whole mount; programs go on."""
+    _run("restart", mount, (), is_whole=True, as_json=as_json)
+
+
 @main.command(name="list")
 @JSON
 def list_mounts(as_json: bool) -> None:  # noqa: FBT001
@@ -122,10 +130,10 @@ def _ask_status(path: Path) -> dict[str, Any]:
     return answer
 
 
-def _run(verb: str, mount: str, paths: tuple[str, ...], *, as_json: bool, **args: Any) -> None:
+def _run(verb: str, mount: str, paths: tuple[str, ...], *, as_json: bool, is_whole: bool = False, **args: Any) -> None:
     """One verb, to its end."""
     found, inside = locate(mount)
-    wanted = [_within(found, inside, path) for path in paths] or ([inside] if inside else [])
+    wanted = [_within(found, inside, path) for path in paths] or ([inside] if inside and not is_whole else [])
     path = socket_path(found)
     status = OK
     with display_for(verb, as_json=as_json) as display:

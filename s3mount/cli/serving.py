@@ -12,8 +12,9 @@ from s3mount.daemon import background, exits, processes, runtime
 from s3mount.daemon.keeper import Keeper, NoKeeper
 from s3mount.daemon.tenant import Tenant
 from s3mount.errors import S3MountError
+from s3mount.fuse import marks
 from s3mount.logs import logging_to
-from s3mount.mounter.channel import MEMORIES, Channel, Hello, Message
+from s3mount.mounter.channel import RECORD, Channel, Hello, Message
 from s3mount.mounter.keeping import Kept
 from s3mount.mounter.sdnotify import ServiceManager
 
@@ -73,7 +74,7 @@ def _introduce(channel: Channel, config: MountConfig, command: Command) -> list[
     )
     kept = command.kept
     if kept is None:
-        memories = [os.memfd_create(f"s3mount-{name}", os.MFD_CLOEXEC) for name in MEMORIES]
+        memories = [*(os.memfd_create(f"s3mount-{name}") for name in RECORD), marks.new_memory()]
         channel.send("hello", memories, **vars(hello))
         return memories
     channel.send("hello", kept.memories, **vars(hello))
@@ -86,9 +87,9 @@ def _serve(
     config: MountConfig, parent: background.Pipe | NoParent, keeper: Keeper, log_pid: int, *, is_foreground: bool
 ) -> int:
     try:
-        with logging_to(config.log, is_foreground=is_foreground, pid=log_pid):
+        with logging_to(config.log, is_foreground=is_foreground, pid=log_pid) as descriptor:
             try:
-                runtime.run(config, parent, keeper)
+                runtime.run(config, parent, keeper, descriptor)
             except S3MountError as error:
                 log.log(logging.ERROR, "%s", exits.line_for(error))
                 raise

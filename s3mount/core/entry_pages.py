@@ -1,9 +1,8 @@
 """The entries of one directory as they were listed: packed pages, and offsets that stay.
 
-A page is sorted by name in itself and never changes, so the place of an entry is its offset for good.
-Pages come in the order of S3's keys, which is nearly that of names; where a directory `a/` stands after
-`a-1`, or a store lists in no order, their ranges of names overlap.  So a name is searched in every page
-whose range holds it: in one, on a store that keeps its order.
+A page is sorted in itself (`core.listing.place`) and never changes, so the place of an entry is its offset for good,
+and on a store that keeps its order it is the same however the directory was listed.  Where a store lists in no
+order the ranges of pages overlap, so a name is searched in every page whose range holds it.
 
 INVARIANT: a name is in one page at most.
 """
@@ -13,7 +12,8 @@ from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import NamedTuple
 
-from s3mount.core.listing import Entry
+from s3mount.core.keys import SEPARATOR
+from s3mount.core.listing import Entry, place
 from s3mount.core.packed import PackedEntries
 
 #: Entries unpacked at once: a page may hold a whole directory, of which a reader takes a reply's worth.
@@ -21,7 +21,7 @@ _MAX_UNPACKED = 1000
 
 
 class _Index(NamedTuple):
-    """Pages in the order of their first names, and the greatest name of each and all before it."""
+    """Pages in the order of their first entries' places, and the greatest place of each and of all before it."""
 
     firsts: list[str]
     lasts: list[str]
@@ -74,17 +74,18 @@ class EntryPages:
         """The entry of a name."""
         if self._index is None:
             self._index = self._make_index()
-        at = bisect_right(self._index.firsts, name) - 1
-        while at >= 0 and self._index.greatest[at] >= name:
-            if self._index.lasts[at] >= name and (entry := self._index.pages[at].get(name)) is not None:
+        wanted = name + SEPARATOR
+        at = bisect_right(self._index.firsts, wanted) - 1
+        while at >= 0 and self._index.greatest[at] >= wanted:
+            if self._index.lasts[at] >= wanted and (entry := self._index.pages[at].get(name)) is not None:
                 return entry
             at -= 1
         return None
 
     def _make_index(self) -> _Index:
-        pages = sorted(self._pages, key=lambda page: page[0].name)
-        lasts = [page[-1].name for page in pages]
-        return _Index([page[0].name for page in pages], lasts, list(accumulate(lasts, max)), pages)
+        pages = sorted(self._pages, key=lambda page: place(page[0]))
+        lasts = [place(page[-1]) for page in pages]
+        return _Index([place(page[0]) for page in pages], lasts, list(accumulate(lasts, max)), pages)
 
     def check_invariants(self) -> None:
         """Raises ValueError when a name is there twice, or a page is not in order."""

@@ -7,9 +7,11 @@
 * A new version of an object is a new inode, so the kernel's page cache cannot mix versions.
 * The kernel counts its references: `grant` when it took an entry, `forget` when it lets go.
   A handle pins an inode too.  At zero of both the inode is gone.
+* What a predecessor left (`core.ledger`) is there from the start; the kernel's references to it were not
+  counted here.
 
-INVARIANT: no inode in the table is without a lookup or a handle when the file system awaits, the root
-excepted.
+INVARIANT: no inode in the table is without a lookup or a handle when the file system awaits, the root and what is
+inherited excepted.
 """
 
 import math
@@ -18,7 +20,9 @@ from hashlib import blake2b
 from itertools import count
 
 from s3mount.core.attrs import ObjectStat
+from s3mount.core.journal import NOWHERE
 from s3mount.core.keys import is_directory_key
+from s3mount.core.ledger import ROOT_SERIAL, Ledger
 from s3mount.core.ranges import ByteRange, Coverage
 from s3mount.errors import StaleInode
 
@@ -42,6 +46,10 @@ class Inode:
         asked_at: when S3 last said that the name has this version, on the cache's timer.
         vouched_until: an open before that time, on the cache's timer, need not ask S3 (fs.versions).
         is_doubtful: a look-up answered with an expired record, and nothing was asked since.
+        serial: names it in its handles; 0 until it needs one.
+        place: of its entry in the takeover record.
+        is_inherited: the kernel may have more references than `lookups`, and, of a file, handles that only a
+            predecessor knew: those count as one of `handles`.
         agreed_at, agreed_until: the state of the cache in which its record was of this version, and how long
             that record is good.
     """
@@ -56,6 +64,9 @@ class Inode:
     asked_at: float = -math.inf
     vouched_until: float = -math.inf
     is_doubtful: bool = False
+    serial: int = 0
+    place: int = NOWHERE
+    is_inherited: bool = False
     agreed_at: int = -1
     agreed_until: float = -math.inf
 
@@ -77,7 +88,7 @@ class Inode:
 
 @dataclass(frozen=True)
 class InodeStatistics:
-    """Attributes: inodes known, references the kernel holds, handles open."""
+    """Attributes: inodes known, references the kernel took, handles open; of what is inherited only what came since."""
 
     inodes: int
     lookups: int
@@ -89,14 +100,20 @@ class InodeTable:
 
     Args:
         root_key: the prefix of the mount, empty or ending in `/`.
+        ledger: what it inherits, and notes for a successor.
 
     Attributes:
         has_shrunk: most inodes went at once since the caller set this to False.
     """
 
-    def __init__(self, root_key: str) -> None:
-        self.root = Inode(ROOT, root_key, None)
+    def __init__(self, root_key: str, ledger: Ledger | None = None) -> None:
+        self.root = Inode(ROOT, root_key, None, serial=ROOT_SERIAL)
+        self.ledger = Ledger() if ledger is None else ledger
         self._by_number: dict[int, Inode] = {ROOT: self.root}
+        for ino, serial, key, found in self.ledger.inherited:
+            inode = Inode(ino, key, found, handles=int(found is not None), serial=serial, is_inherited=True)
+            self._by_number[ino] = inode
+        self.ledger.open(self.get, self.root)
         self._largest = 0
         self.has_shrunk = False
 
@@ -144,31 +161,45 @@ class InodeTable:
     def grant(self, inode: Inode) -> None:
         """The kernel took one more reference."""
         inode.lookups += 1
+        if inode.serial == 0 and inode.found is None:
+            self.ledger.add(inode)
 
     def forget(self, ino: int, n_lookups: int) -> None:
         """The kernel let go of references; a number we do not know is not an error."""
         inode = self._by_number.get(ino)
         if inode is not None:
+            if inode.is_inherited:
+                self.ledger.forgotten(inode, n_lookups)
             inode.lookups = max(0, inode.lookups - n_lookups)
             self.discard_if_unused(inode)
 
     def opened(self, inode: Inode) -> None:
         """One more handle."""
         inode.handles += 1
+        if inode.handles == 1:
+            self.ledger.opened(inode)
 
     def closed(self, inode: Inode) -> None:
         """One handle less."""
         inode.handles -= 1
-        self.discard_if_unused(inode)
+        if inode.handles == 0:
+            self.ledger.ended(inode)
+            self.discard_if_unused(inode)
 
     def discard_if_unused(self, inode: Inode) -> None:
         """Drop an inode that neither the kernel nor a handle refers to."""
-        if inode is not self.root and inode.lookups == 0 and inode.handles == 0:
+        if inode.lookups == 0 and inode.handles == 0 and not inode.is_inherited and inode is not self.root:
             self._by_number.pop(inode.ino, None)
+            self.ledger.ended(inode)
             if self._largest > _WORTH_REBUILDING and len(self._by_number) < self._largest // 4:
                 self._by_number = dict(self._by_number)  # a dict never gives room back by itself
                 self._largest = len(self._by_number)
                 self.has_shrunk = True
+
+    def inherited(self, serial: int) -> Inode | None:
+        """What a predecessor gave a handle out on, as long as the kernel may have it."""
+        ino = self.ledger.number_of(serial)
+        return None if ino is None else self._by_number[ino]
 
     def find(self, key: str) -> Inode | None:
         """The inode of a directory, if the kernel knows it."""
@@ -186,7 +217,8 @@ class InodeTable:
     def statistics(self) -> InodeStatistics:
         """A snapshot of the counters."""
         inodes = self._by_number.values()
-        return InodeStatistics(len(inodes), sum(i.lookups for i in inodes), sum(i.handles for i in inodes))
+        n_handles = sum(i.handles - (i.is_inherited and not i.is_directory) for i in inodes)
+        return InodeStatistics(len(inodes), sum(i.lookups for i in inodes), n_handles)
 
     def check_invariants(self) -> None:
         """Raises ValueError when an inode is held by nobody, or filed under a wrong number."""
@@ -195,10 +227,12 @@ class InodeTable:
                 raise ValueError(f"inode {inode.ino} is filed under {number}")
             if inode.lookups < 0 or inode.handles < 0:
                 raise ValueError(f"inode {number} has a negative count")
-            if inode is not self.root and inode.lookups == 0 and inode.handles == 0:
+            is_held = inode.lookups or inode.handles or inode.is_inherited
+            if inode is not self.root and not is_held:
                 raise ValueError(f"inode {number} ({inode.key!r}) is held by nobody")
             if inode.found is None and not is_directory_key(inode.key):
                 raise ValueError(f"directory inode {number} has the file key {inode.key!r}")
+        self.ledger.check_invariants(inode for inode in self._by_number.values() if inode is not self.root)
 
 
 def inode_number(key: str, etag: str, probe: int = 0) -> int:

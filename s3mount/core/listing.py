@@ -9,6 +9,9 @@ of the page's last key: never more than the length of a key.
 A store that lists in no order (S3 Express directory buckets) gives no such point; there every
 entry is held until the listing is complete.
 
+So the entries of an ordered listing come in the order of `place`, whatever the pages: the n-th is the n-th for a
+daemon that lists the directory anew.
+
 INVARIANT: each name comes out once; a directory wins over a file; what comes out is final.
 """
 
@@ -95,7 +98,7 @@ class ListingFold:
         self.hidden: list[HiddenKey] = []
 
     def add(self, page: ListPage, *, is_last: bool | None = None) -> list[Entry]:
-        """Entries that are final after this page, in the order of their keys.
+        """Entries that are final after this page, in the order of `place`.
 
         Args:
             page: may repeat keys of earlier pages; of an ordered store every key up to the
@@ -109,7 +112,7 @@ class ListingFold:
         self._last_key = max(self._last_key, page.last_key, key=_utf8)
         if not self._is_ordered and not is_complete:
             return fresh
-        return _in_key_order([*fresh, *self._release(is_complete=is_complete)])
+        return sorted([*fresh, *self._release(is_complete=is_complete)], key=place)
 
     def _take_prefixes(self, prefixes: Iterable[str]) -> list[Entry]:
         fresh = []
@@ -167,8 +170,9 @@ def _could_be_shadowed_after(key: str, last_key: str) -> bool:
     return last_key.startswith(key) and _utf8(last_key) < _utf8(key + SEPARATOR)
 
 
-def _in_key_order(entries: list[Entry]) -> list[Entry]:
-    return sorted(entries, key=lambda entry: _utf8(entry.name))
+def place(entry: Entry) -> str:
+    """Where an entry stands among those of its directory: where a listing comes past its directory, were it one."""
+    return entry.name + SEPARATOR
 
 
 def _utf8(key: str) -> bytes:

@@ -6,10 +6,11 @@ usual form (an MD5 in quotes) is kept as the 16 bytes of the digest.  What few o
 (storage class, restored, form of the ETag) is one number that points into a table of kinds.
 The key is not kept: it is the directory's key and the name.
 
-UTF-8 sorts as code points do, so the names can be searched without being decoded.
+UTF-8 sorts as code points do, so the names can be searched without being decoded.  Their order is that in which a
+listing gives them (`core.listing.place`), whatever the pages it came in.
 
 INVARIANT: what comes out equals what went in, every field of it.
-INVARIANT: names are in order of code points, each once.
+INVARIANT: names are in the order of `core.listing.place`, each once.
 """
 
 import re
@@ -17,16 +18,15 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate, pairwise
-from operator import attrgetter
 from typing import NamedTuple, overload
 
 from s3mount.core.attrs import ObjectStat
-from s3mount.core.keys import child_key
-from s3mount.core.listing import Entry
+from s3mount.core.keys import SEPARATOR, child_key
+from s3mount.core.listing import Entry, place
 
-_by_name = attrgetter("name")
 #: S3 API Reference, "Object": the ETag of a plain upload.  Anything else is kept as it is.
 _is_digest = re.compile('"[0-9a-f]{32}"').fullmatch
+_SEPARATOR = SEPARATOR.encode()
 #: Stands in the columns of a directory, which has no object.
 _NOTHING = ObjectStat("", "", 0, 0)
 
@@ -49,7 +49,7 @@ def _shared(kinds: tuple[_Kind | None, ...]) -> tuple[_Kind | None, ...]:
 
 
 class PackedEntries(Sequence[Entry]):
-    """The entries of one directory, in order of name; never changes.
+    """The entries of one directory, in the order of a listing; never changes.
 
     Args:
         directory_key: the prefix they are in, empty or ending in `/`.
@@ -65,7 +65,7 @@ class PackedEntries(Sequence[Entry]):
     )  # fmt: skip
 
     def __init__(self, directory_key: str, entries: Iterable[Entry]) -> None:
-        ordered = sorted(entries, key=_by_name)
+        ordered = sorted(entries, key=place)
         _check(directory_key, ordered)
         names = [_utf8(entry.name) for entry in ordered]
         stats = [_NOTHING if entry.found is None else entry.found for entry in ordered]
@@ -112,15 +112,15 @@ class PackedEntries(Sequence[Entry]):
 
     def get(self, name: str) -> Entry | None:
         """The entry of a name; unpacks no other."""
-        wanted, names, bounds = _utf8(name), self._names, self._name_bounds
+        wanted, names, bounds = _utf8(name) + _SEPARATOR, self._names, self._name_bounds
         low, high = 0, len(self)
         while low < high:  # not bisect_left: calling its key takes twice the time
             middle = (low + high) // 2
-            if names[bounds[middle] : bounds[middle + 1]] < wanted:
+            if names[bounds[middle] : bounds[middle + 1]] + _SEPARATOR < wanted:
                 low = middle + 1
             else:
                 high = middle
-        return self._entry(low) if low < len(self) and self._raw_name(low) == wanted else None
+        return self._entry(low) if low < len(self) and self._raw_name(low) == wanted[:-1] else None
 
     def _raw_name(self, at: int) -> bytes:
         return self._names[self._name_bounds[at] : self._name_bounds[at + 1]]
@@ -146,7 +146,7 @@ class PackedEntries(Sequence[Entry]):
         for bounds, blob in ((self._name_bounds, self._names), (self._etag_bounds, self._etags)):
             if len(bounds) != len(self) + 1 or bounds[0] or bounds[-1] != len(blob):
                 raise ValueError("the bounds do not cover the bytes they are of")
-        raw_names = [self._raw_name(at) for at in range(len(self))]
+        raw_names = [self._raw_name(at) + _SEPARATOR for at in range(len(self))]
         if any(raw_name >= following for raw_name, following in pairwise(raw_names)):
             raise ValueError("the names are not in order, or one is there twice")
 

@@ -123,6 +123,7 @@ class ControlServer:
         self._open = 0
         self._served = 0
         self._refused = 0
+        self._ended = trio.Event()
 
     async def serve(self, listener: socket.socket) -> None:
         """Accept until cancelled.
@@ -149,9 +150,11 @@ class ControlServer:
                 self._served += 1
                 try:
                     await self._answer(stream, talk)
+                    await _linger(stream)
                 finally:
                     self._open -= 1
-                await _linger(stream)
+                    self._ended.set()
+                    self._ended = trio.Event()
 
     def _refusal(self, stream: trio.SocketStream) -> tuple[str, str] | None:
         """Why a connection is not served: code and message."""
@@ -189,6 +192,12 @@ class ControlServer:
             async with talk.lock:  # else a line of progress is cut off
                 nursery.cancel_scope.cancel()
         return came.unwrap()
+
+    async def idle(self) -> None:
+        """Until no verb is under way."""
+        while self._open:
+            await self._ended.wait()
+        await trio.lowlevel.checkpoint()
 
     def statistics(self) -> ControlStatistics:
         """A snapshot of the counters."""

@@ -5,7 +5,10 @@ from typing import Protocol
 
 import trio
 
+from s3mount.core.ledger import Ledger
+from s3mount.errors import StartupError
 from s3mount.fuse.boundary import Boundary
+from s3mount.fuse.marks import CallMarks
 from s3mount.fuse.options import FuseConfig
 from s3mount.fuse.session import Connection, connected
 from s3mount.mounter.sdnotify import ServiceManager
@@ -19,14 +22,22 @@ class Keeper(Protocol):
         memories: descriptors of memory files that outlive this process, as `MEMORIES` names them, or the first of
             them; none where nothing takes over.  Another daemon writes them until it is this one's `turn`.
         started_s: when the mount was made, in seconds since 1970: the time of its directories.
+        marks: what is being handled.
+        is_to_blame: the daemon before died in something it was asked for; known when it is this one's `turn`.
     """
 
     region: str | None
     started_s: int
     memories: list[int]
+    marks: CallMarks
+    is_to_blame: bool
 
     async def turn(self) -> None:
         """Until nobody else serves the mount."""
+        ...
+
+    def ledger(self, identity: str) -> Ledger:
+        """What the daemon before this one left, and where to leave something to the next; not before `turn`."""
         ...
 
     def connect(self, config: FuseConfig) -> Connection:
@@ -54,6 +65,14 @@ class Keeper(Protocol):
         """Nothing is served here any more; returns whether another serves, as soon as it can do without this one."""
         ...
 
+    async def restart(self) -> None:
+        """Have a daemon of the installed code take over; it serves when this returns.
+
+        Raises:
+            StartupError: it does not, and this one goes on.
+        """
+        ...
+
     async def watch(self, boundary: Boundary) -> None:
         """For as long as it is served."""
         ...
@@ -63,16 +82,22 @@ class NoKeeper:
     """One process: mounted and served here."""
 
     region: str | None = None
+    is_to_blame = False
 
     def __init__(self, manager: ServiceManager) -> None:
         self._manager = manager
         self.started_s = int(time.time())
         self.memories: list[int] = []
+        self.marks = CallMarks()
         self.patience = trio.CancelScope()
 
     async def turn(self) -> None:
         """At once."""
         await trio.lowlevel.checkpoint()
+
+    def ledger(self, identity: str) -> Ledger:
+        """There is nobody before and after."""
+        return Ledger()
 
     def connect(self, config: FuseConfig) -> Connection:
         """Mount."""
@@ -93,6 +118,13 @@ class NoKeeper:
         """To nobody."""
         await trio.lowlevel.checkpoint()
         return False
+
+    async def restart(self) -> None:
+        """Nobody can take over."""
+        await trio.lowlevel.checkpoint()
+        raise StartupError(
+            "this mount has no mounter (--no-takeover), so no other daemon can take it over: mount it again"
+        )
 
     async def watch(self, boundary: Boundary) -> None:
         """There is nobody to watch."""

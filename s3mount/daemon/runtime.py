@@ -12,16 +12,15 @@ outside ends the loop by itself.
 import gc
 import logging
 import signal
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from typing import Protocol
 
 import trio
 
 from s3mount.config import MountConfig
-from s3mount.daemon import mountpoint, rundir
+from s3mount.daemon import mountpoint, stacks
 from s3mount.daemon.allocator import keep_memory
-from s3mount.daemon.control import ControlServer
+from s3mount.daemon.desk import desk_of
 from s3mount.daemon.keeper import Keeper
 from s3mount.daemon.verbs import verbs_of
 from s3mount.daemon.wiring import Components, components
@@ -49,8 +48,11 @@ class Readiness(Protocol):
         ...
 
 
-def run(config: MountConfig, readiness: Readiness, keeper: Keeper) -> None:
+def run(config: MountConfig, readiness: Readiness, keeper: Keeper, log_descriptor: int | None = None) -> None:
     """Serve one mount until it is unmounted or a signal asks to stop.
+
+    Args:
+        log_descriptor: where stacks are dumped; None if the log has none.
 
     Raises:
         StartupError, StoreError: the mount could not be made; nothing stays mounted.
@@ -59,12 +61,12 @@ def run(config: MountConfig, readiness: Readiness, keeper: Keeper) -> None:
         mountpoint.check(config.fuse)
     keep_memory(config.read.budget_bytes)
     try:
-        trio.run(_run, config, readiness, keeper)
+        trio.run(_run, config, readiness, keeper, log_descriptor)
     except BaseExceptionGroup as group:
         raise sole_cause(group) from group
 
 
-async def _run(config: MountConfig, readiness: Readiness, keeper: Keeper) -> None:
+async def _run(config: MountConfig, readiness: Readiness, keeper: Keeper, log_descriptor: int | None) -> None:
     mount_point = config.fuse.mount_point
     async with components(config, keeper) as parts:
         if keeper.region is None:
@@ -72,39 +74,27 @@ async def _run(config: MountConfig, readiness: Readiness, keeper: Keeper) -> Non
         gc.freeze()  # botocore's models are 300,000 objects that no later collection need look at
         with (
             trio.open_signal_receiver(*_stop_signals()) as signals,
+            stacks.dumped(log_descriptor) as dumps,
             session.mounted(parts.operations, config.fuse, keeper.connect),
-            _control_socket(config) as control,
+            desk_of(config, verbs_of(config, parts, keeper)) as desk,
         ):
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _stop_signals())  # a later daemon is started with them blocked
             was_handed_over = False
             async with trio.open_nursery() as nursery:
-                if control is not None:
-                    nursery.start_soon(ControlServer(verbs_of(config, parts)).serve, control.listener)
+                nursery.start_soon(desk.serve)
                 nursery.start_soon(_announce, config, readiness, keeper, parts)
                 nursery.start_soon(keeper.watch, parts.boundary)
+                nursery.start_soon(stacks.report, dumps, parts.statistics)
                 nursery.start_soon(_stop_on_signal, signals, mount_point, parts, nursery, keeper)
                 with keeper.patience:
                     await session.serve()
+                desk.close()
                 was_handed_over = await keeper.hand_over()
+                await desk.finish()
                 nursery.cancel_scope.cancel()
             keeper.stopping()
             parts.notifier.close()
         _log_summary(parts, "handed over" if was_handed_over else "unmounted")
-
-
-@contextmanager
-def _control_socket(config: MountConfig) -> Iterator[rundir.ControlSocket | None]:
-    """Where s3mountctl finds this daemon; a mount without it is as good for all but s3mountctl."""
-    try:
-        control = rundir.bind(config.runtime_directory, config.fuse.mount_point)
-    except OSError as error:
-        log.warning("s3mountctl cannot control this mount: %s", error)
-        yield None
-        return
-    try:
-        yield control
-    finally:
-        control.close()
 
 
 def _stop_signals() -> list[signal.Signals]:
@@ -135,8 +125,8 @@ async def _announce(config: MountConfig, readiness: Readiness, keeper: Keeper, p
         if probe.returncode == 0 and mounted.kind == FILE_SYSTEM_TYPE:
             if config.fuse.read_ahead_kib is not None:
                 kernel.set_read_ahead(mounted.device, config.fuse.read_ahead_kib)
-            log.info("mounted %s on %s", where, mount_point)
             keeper.ready(f"serving {where}", parts.region)
+            log.info("mounted %s on %s", where, mount_point)
             readiness.ready()
             return
     raise MountNotAnswering(f"{mount_point} was mounted but did not answer within {_ANSWER_S:g} s")

@@ -12,16 +12,21 @@ from typing import Any
 
 import trio
 
+from s3mount.core.ledger import Ledger, succeed
+from s3mount.daemon.memory import MemoryArea
 from s3mount.errors import FuseUnavailable, StartupError
 from s3mount.fuse.boundary import Boundary
 from s3mount.fuse.device import Device
 from s3mount.fuse.handshake import InitFlag, InitRequest
+from s3mount.fuse.marks import CallMarks
 from s3mount.fuse.options import FuseConfig
 from s3mount.fuse.session import MAX_TASKS, Connection, stop_reading
 from s3mount.mounter.channel import Channel, Message
 
 log = logging.getLogger(__name__)
 
+#: Of a takeover record.
+_AREAS = 2
 #: Seconds for the calls in flight when another daemon takes over on demand; new ones wait in the kernel meanwhile.
 _ANSWER_S = 1.0
 #: Seconds until the next one serves, which is prepared.
@@ -49,6 +54,9 @@ class Tenant:
         self._was_released = trio.Event()
         self._refusal: trio.Event | None = None
         self._refused_because = ""
+        self.marks = CallMarks(memories[_AREAS] if len(memories) > _AREAS else None)
+        self.is_to_blame = False
+        self._go: Message | None = None
         self.region: str | None = None if facts is None else facts["region"]
         self.started_s = int(time.time()) if facts is None else facts["started_s"]
 
@@ -57,7 +65,24 @@ class Tenant:
         if self._is_successor:
             self._say("prepared")
             await trio.lowlevel.wait_readable(self._channel)
+            self._go = self._channel.receive()
+            self.is_to_blame = self._go is not None and self._go.facts.get("is_to_blame", False)
         await trio.lowlevel.checkpoint()
+
+    def ledger(self, identity: str) -> Ledger:
+        """See `Keeper.ledger`; nothing where a mounter that is older than this code has no record."""
+        if len(self.memories) < _AREAS:
+            return Ledger()
+        first, second = map(MemoryArea, self.memories[:_AREAS])
+        ledger = succeed((first, second), identity)
+        if ledger.refusal:
+            log.warning(
+                "what the daemon before this one left is not used, so files that are open fail, and directories that "
+                "processes work in: %s",
+                ledger.refusal,
+            )
+        log.debug("inherited %d inodes", len(ledger.inherited))
+        return ledger
 
     def connect(self, config: FuseConfig) -> Connection:
         """Borrow the device.
@@ -67,7 +92,7 @@ class Tenant:
         """
         if not self._is_successor:
             self._say("mount", options=sorted(config.options), max_background=config.max_background)
-        message = self._channel.receive()
+        message = self._go if self._is_successor else self._channel.receive()
         if message is None:
             raise FuseUnavailable("the mounter has ended, so nothing can be mounted")
         if message.kind == "refused":

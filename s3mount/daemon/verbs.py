@@ -12,6 +12,7 @@ from s3mount.cache.inventory import DirectoryReport, Inventory
 from s3mount.config import MountConfig
 from s3mount.core.keys import SEPARATOR, is_text
 from s3mount.daemon.control import Arguments, Talk, Verb
+from s3mount.daemon.keeper import Keeper
 from s3mount.daemon.wiring import Components
 from s3mount.errors import BadOption
 from s3mount.fs.emptying import Emptier
@@ -22,11 +23,12 @@ from s3mount.fs.warming import Warmer
 Facts = dict[str, object]
 
 
-def verbs_of(config: MountConfig, parts: Components) -> dict[str, Verb]:
+def verbs_of(config: MountConfig, parts: Components, keeper: Keeper) -> dict[str, Verb]:
     """Everything that this daemon does on demand."""
     verbs: dict[str, Verb] = {
         "status": _status(config),
         "refresh": _refresh(parts.filesystem),
+        "restart": _restart(keeper),
     }
     if parts.inventory is None or parts.warmer is None:
         return verbs | dict.fromkeys(("warm", "evict", "cache", "verify"), _no_cache)
@@ -73,6 +75,14 @@ def _refresh(filesystem: S3FileSystem) -> Verb:
         return {"failed": 0}
 
     return refresh
+
+
+def _restart(keeper: Keeper) -> Verb:
+    async def restart(args: Arguments, talk: Talk) -> Facts:
+        await keeper.restart()
+        return {"failed": 0}
+
+    return restart
 
 
 def _warm(warmer: Warmer) -> Verb:

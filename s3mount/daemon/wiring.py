@@ -1,6 +1,6 @@
 """The composition root: config → store → caches → fs → operations.  Nothing is decided here."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
@@ -10,8 +10,10 @@ from s3mount.cache.disk import DiskCache
 from s3mount.cache.inventory import Inventory
 from s3mount.cache.metadata import MetadataCache
 from s3mount.config import MountConfig
+from s3mount.core.inodes import InodeTable
 from s3mount.daemon.allocator import HeapLimit, trim
 from s3mount.daemon.keeper import Keeper
+from s3mount.daemon.pressure import MemoryWatch
 from s3mount.fs.blocks import BlockStore
 from s3mount.fs.budget import ByteBudget
 from s3mount.fs.content import ContentReader
@@ -27,8 +29,10 @@ from s3mount.fs.warming import Warmer
 from s3mount.fuse.boundary import Boundary
 from s3mount.fuse.notify import ThreadNotifier
 from s3mount.fuse.operations import Operations
+from s3mount.fuse.quarantine import Quarantine
+from s3mount.limits import MemoryUse
 from s3mount.store.catalogue import SplitCatalogue
-from s3mount.store.connect import connect
+from s3mount.store.connect import Connection, connect
 from s3mount.store.guarded import GuardedStore
 from s3mount.store.patient import PatientStore
 from s3mount.store.racing import RacingStore
@@ -50,10 +54,23 @@ class Components:
     store: GuardedStore
     budget: ByteBudget
     disk: DiskCache | None
+    watch: MemoryWatch
     region: str
     selector: Selector
     inventory: Inventory | None
     warmer: Warmer | None
+
+    @property
+    def statistics(self) -> dict[str, Callable[[], object]]:
+        """What counts, by a name for the log."""
+        return {
+            "calls": self.boundary.statistics,
+            "file system": self.filesystem.statistics,
+            "requests": self.store.statistics,
+            "read budget": self.budget.statistics,
+            "memory": self.watch.statistics,
+            "notifications": self.notifier.statistics,
+        }
 
 
 @asynccontextmanager
@@ -75,11 +92,7 @@ async def components(config: MountConfig, keeper: Keeper) -> AsyncIterator[Compo
         AsyncExitStack() if disk is None else disk.running(),
         trio.open_nursery() as nursery,
     ):
-        catalogue = SplitCatalogue(connection.reader, connection.catalogue)
-        bucket = config.s3.location.bucket
-        guarded = GuardedStore(catalogue, connection.reader, config.guard, bucket=bucket)
-        last = guarded.through(connection.catalogue, connection.catalogue)
-        store = PatientStore(RacingStore(guarded, nursery), Retries(config.patience), last)
+        guarded, store = _store(connection, config, nursery)
         cache = MetadataCache(trio.current_time, config.metadata)
         lister = DirectoryLister(store, cache, nursery)
         root_key = config.s3.location.prefix
@@ -87,34 +100,35 @@ async def components(config: MountConfig, keeper: Keeper) -> AsyncIterator[Compo
             lister.remember_page(root_key, connection.root_page, connection.root_asked_at)
         budget = ByteBudget(config.read.budget_bytes)
         heap = HeapLimit(config.read.memory_target)
+        watch = MemoryWatch(budget, MemoryUse())
+
+        def grew(n_bytes: int) -> None:
+            heap.grew(n_bytes)
+            watch.grew(n_bytes)
+
         misses = MissCounter(lister, nursery)
         resolver = Resolver(NameProbe(store, lister, may_list=config.s3.may_list), cache, misses)
         notifier = ThreadNotifier()
         waits = ReaderWaits()
         filesystem = S3FileSystem(
-            root_key,
+            InodeTable(root_key, keeper.ledger(f"{config.s3.origin}/{root_key}")),
             lister=lister,
             cache=cache,
-            blocks=BlockStore(
-                ContentReader(store, disk), budget, nursery, config.read.part_size, waits, grew=heap.grew
-            ),
+            blocks=BlockStore(ContentReader(store, disk), budget, nursery, config.read.part_size, waits, grew=grew),
             versions=VersionCheck(resolver, lister, cache, store, waits),
             notifier=notifier,
             owner=replace(config.owner, directory_mtime_s=keeper.started_s),
             give_back=trim,
         )
-        boundary = Boundary(config.patience.total_s + _NAMING_S)
+        boundary = Boundary(config.patience.total_s + _NAMING_S, keeper.marks)
         operations = Operations(filesystem, boundary)
-        selector = Selector(store, resolver, root_key)
-        inventory = None if disk is None else Inventory(disk)
-        warmer = None
-        if inventory is not None:
-            sizes = {"connections": config.guard.max_gets, "part_size": config.read.part_size}
-            warmer = Warmer(store, inventory, selector, budget, **sizes)
+        quarantine = Quarantine(operations, keeper.marks, filesystem)
+        quarantine.take_over(by_own_fault=keeper.is_to_blame)
+        nursery.start_soon(watch.run, filesystem)
+        on_demand = _on_demand(config, store, resolver, disk, budget)
         yield Components(
-            operations, boundary, filesystem, notifier, guarded, budget, disk, connection.region,
-            selector, inventory, warmer,
-        )  # fmt: skip
+            operations, boundary, filesystem, notifier, guarded, budget, disk, watch, connection.region, *on_demand
+        )
         nursery.cancel_scope.cancel()
 
 
@@ -122,3 +136,23 @@ async def components(config: MountConfig, keeper: Keeper) -> AsyncIterator[Compo
 async def _turn(keeper: Keeper) -> AsyncIterator[None]:
     await keeper.turn()
     yield
+
+
+def _store(connection: Connection, config: MountConfig, nursery: trio.Nursery) -> tuple[GuardedStore, PatientStore]:
+    """The store that counts, and the one that everything asks."""
+    catalogue = SplitCatalogue(connection.reader, connection.catalogue)
+    guarded = GuardedStore(catalogue, connection.reader, config.guard, bucket=config.s3.location.bucket)
+    last = guarded.through(connection.catalogue, connection.catalogue)
+    return guarded, PatientStore(RacingStore(guarded, nursery), Retries(config.patience), last)
+
+
+def _on_demand(
+    config: MountConfig, store: PatientStore, resolver: Resolver, disk: DiskCache | None, budget: ByteBudget
+) -> tuple[Selector, Inventory | None, Warmer | None]:
+    """What s3mountctl asks for."""
+    selector = Selector(store, resolver, config.s3.location.prefix)
+    if disk is None:
+        return selector, None, None
+    inventory = Inventory(disk)
+    sizes = {"connections": config.guard.max_gets, "part_size": config.read.part_size}
+    return selector, inventory, Warmer(store, inventory, selector, budget, **sizes)

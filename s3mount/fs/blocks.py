@@ -171,7 +171,7 @@ class BlockStore:
 
     def _plan(self, opened: OpenObject, wanted: ByteRange, *, is_on_disk: bool = False) -> Plan:
         now = trio.current_time()
-        share = self._budget.total // _AHEAD_SHARE // self._activity.note(opened.object_id, now)
+        share = self._budget.limit // _AHEAD_SHARE // self._activity.note(opened.object_id, now)
         is_held = is_on_disk or not opened.chunks.missing(wanted)
         is_late = any(chunk.state is ChunkState.PENDING for chunk in opened.chunks.overlapping(wanted))
         coming = ByteRange(wanted.stop, min(wanted.stop + self._part_size, opened.size))

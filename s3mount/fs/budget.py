@@ -6,7 +6,10 @@ files held for the kernel.  Nothing is sized per handle.
 Who waits is served in order.  Before anybody waits, the `Reclaimer` is asked to give bytes
 back; it drops what nobody is reading, the most useless first.
 
-INVARIANT: 0 <= used <= total; a waiter is in the queue only while `used + n > total`.
+While memory is short less than the total is handed out (`limit`).  A demand larger than that is still
+met, when nothing else is held.
+
+INVARIANT: 0 <= used <= total; a waiter is in the queue only while `used + n > limit`.
 
 No deadlock: a reader acquires all the bytes it needs in one call, and before it pins anything.
 """
@@ -34,9 +37,10 @@ class Reclaimer(Protocol):
 
 @dataclass(frozen=True)
 class BudgetStatistics:
-    """Bytes in all and in use, readers that wait, and how often one had to."""
+    """Bytes in all, what is handed out of them now, and in use; readers that wait, and how often one had to."""
 
     total: int
+    limit: int
     used: int
     waiting: int
     waits: int
@@ -51,6 +55,7 @@ class ByteBudget:
 
     def __init__(self, total: int) -> None:
         self._total = total
+        self._limit = total
         self._used = 0
         self._queue: deque[tuple[int, trio.Event]] = deque()
         self._waits = 0
@@ -61,12 +66,33 @@ class ByteBudget:
         """Bytes that may be held at once."""
         return self._total
 
+    @property
+    def limit(self) -> int:
+        """Bytes that may be held now."""
+        return self._limit
+
+    @limit.setter
+    def limit(self, n_bytes: int) -> None:
+        self._limit = n_bytes
+        self.serve_waiters()
+
+    @property
+    def used(self) -> int:
+        """Bytes held now."""
+        return self._used
+
+    def shed(self) -> None:
+        """Give up all that no reader waits for."""
+        if self.reclaimer is not None:
+            self._used -= self.reclaimer.reclaim(self._total, for_demand=True)
+            self.serve_waiters()
+
     def acquire_nowait(self, n_bytes: int, *, for_demand: bool) -> bool:
         """Take bytes if that needs no waiting; speculation never overtakes a waiting reader."""
         if self._queue:
             return False
         self._make_room(n_bytes, for_demand=for_demand)
-        if self._used + n_bytes > self._total:
+        if self._short_of(n_bytes, for_demand=for_demand) > 0:
             return False
         self._used += n_bytes
         return True
@@ -105,20 +131,23 @@ class ByteBudget:
         while self._queue:
             n_bytes, granted = self._queue[0]
             self._make_room(n_bytes, for_demand=True)
-            if self._used + n_bytes > self._total:
+            if self._short_of(n_bytes, for_demand=True) > 0:
                 return
             self._queue.popleft()
             self._used += n_bytes
             granted.set()
 
     def _make_room(self, n_bytes: int, *, for_demand: bool) -> None:
-        short = self._used + n_bytes - self._total
+        short = self._short_of(n_bytes, for_demand=for_demand)
         if short > 0 and self.reclaimer is not None:
             self._used -= self.reclaimer.reclaim(short, for_demand=for_demand)
 
+    def _short_of(self, n_bytes: int, *, for_demand: bool) -> int:
+        return self._used + n_bytes - (max(self._limit, n_bytes) if for_demand else self._limit)
+
     def statistics(self) -> BudgetStatistics:
         """A snapshot of the counters."""
-        return BudgetStatistics(self._total, self._used, len(self._queue), self._waits)
+        return BudgetStatistics(self._total, self._limit, self._used, len(self._queue), self._waits)
 
     def check_invariants(self) -> None:
         """Raises ValueError when more is used than there is, or less than nothing."""

@@ -10,7 +10,6 @@ one second old, or one TTL (fs.versions); an open file is one version until it i
 
 import math
 from collections.abc import Callable
-from itertools import count
 
 from s3mount.cache.answers import Record
 from s3mount.cache.metadata import MetadataCache
@@ -19,14 +18,15 @@ from s3mount.core.inodes import Inode, InodeTable
 from s3mount.core.keys import SEPARATOR, child_key, name_from_kernel, name_to_kernel
 from s3mount.core.listing import Entry
 from s3mount.errors import (
-    BadHandle,
     NameNotFound,
     NotADirectory,
     ObjectChanged,
     ReadOnlyMount,
+    StaleInode,
 )
 from s3mount.fs.blocks import BlockStore
 from s3mount.fs.directories import DirectoryLister, OpenDirectory
+from s3mount.fs.handles import HandleTable
 from s3mount.fs.kernel_view import KernelView
 from s3mount.fs.notifier import KernelNotifier
 from s3mount.fs.reader import NO_LIMIT, FileReader, Limit
@@ -41,13 +41,13 @@ class S3FileSystem:
     """A read-only view of one prefix of one bucket.
 
     Args:
-        root_key: the prefix, empty or ending in `/`.
+        inodes: of the prefix, with what a predecessor left.
         give_back: called when much memory became free.
     """
 
     def __init__(
         self,
-        root_key: str,
+        inodes: InodeTable,
         *,
         lister: DirectoryLister,
         cache: MetadataCache,
@@ -57,7 +57,7 @@ class S3FileSystem:
         owner: Ownership,
         give_back: Callable[[], None] = lambda: None,
     ) -> None:
-        self._inodes = InodeTable(root_key)
+        self._inodes = inodes
         self._resolver = versions.resolver
         self._lister = lister
         self._cache = cache
@@ -67,9 +67,7 @@ class S3FileSystem:
         self._kernel = KernelView(self._inodes, notifier)
         self._owner = owner
         self._give_back = give_back
-        self._files: dict[int, FileReader] = {}
-        self._directories: dict[int, OpenDirectory] = {}
-        self._handles = count(1)
+        self._handles = HandleTable(inodes, lister, blocks)
 
     # -- names and attributes -------------------------------------------------------------------
 
@@ -160,7 +158,7 @@ class S3FileSystem:
             raise NotADirectory(f"{inode.key!r} is a file")
         if inode is not self._inodes.root and self._versions.known(inode) is None:
             return None
-        return self._new_directory(inode)
+        return self._handles.new_directory(inode)
 
     async def opendir(self, ino: int) -> int:
         """A handle on a directory.
@@ -172,17 +170,12 @@ class S3FileSystem:
         if handle is None:
             inode = self._inodes.get(ino)
             await self._waits.of_names(self._versions.check(inode))
-            handle = self._new_directory(inode)
-        return handle
-
-    def _new_directory(self, inode: Inode) -> int:
-        handle = next(self._handles)
-        self._directories[handle] = self._lister.open(inode.key)
+            handle = self._handles.new_directory(inode)
         return handle
 
     def readdir_nowait(self, handle: int, offset: int, emit: Emit) -> bool:
         """As `readdir`, if it needs no waiting; returns whether it did it."""
-        directory = self._directory(handle)
+        directory = self._handles.directory(handle)
         entries = self._lister.entries_nowait(directory, offset)
         if entries is not None:
             self._hand_on(directory, entries, offset, emit)
@@ -198,7 +191,7 @@ class S3FileSystem:
         Raises:
             BadHandle, StoreError.
         """
-        directory = self._directory(handle)
+        directory = self._handles.directory(handle)
         entries = await self._waits.of_names(self._lister.entries_from(directory, offset))
         self._hand_on(directory, entries, offset, emit)
 
@@ -214,18 +207,9 @@ class S3FileSystem:
                 return
             self._inodes.grant(inode)
 
-    def _directory(self, handle: int) -> OpenDirectory:
-        try:
-            return self._directories[handle]
-        except KeyError:
-            raise BadHandle(f"directory handle {handle} is not open") from None
-
     def releasedir(self, handle: int) -> None:
         """A directory handle is gone."""
-        directory = self._directories.pop(handle, None)
-        if directory is None:
-            raise BadHandle(f"directory handle {handle} is not open")
-        self._lister.close(directory)
+        self._handles.release_directory(handle)
 
     # -- files ----------------------------------------------------------------------------------
 
@@ -234,7 +218,7 @@ class S3FileSystem:
         if not is_plain:
             return None
         reader = FileReader(self._blocks, openable(self._inodes.get(ino)))
-        return self._new_file(reader) if self._versions.begin_nowait(reader.inode, reader) else None
+        return self._handles.new_file(reader) if self._versions.begin_nowait(reader.inode, reader) else None
 
     async def open(self, ino: int, *, for_writing: bool, revalidate: bool = False) -> int:
         """A handle on a file; a small file is here whole when it returns.
@@ -249,7 +233,7 @@ class S3FileSystem:
             raise ReadOnlyMount("this mount only reads")
         inode = openable(self._inodes.get(ino))
         reader = FileReader(self._blocks, inode)
-        handle = self._new_file(reader)
+        handle = self._handles.new_file(reader)
         is_open = False
         try:
             await self._versions.begin(inode, reader, is_direct=revalidate)
@@ -262,19 +246,13 @@ class S3FileSystem:
                 self.release(handle)
         return handle
 
-    def _new_file(self, reader: FileReader) -> int:
-        self._inodes.opened(reader.inode)
-        handle = next(self._handles)
-        self._files[handle] = reader
-        return handle
-
     def read_nowait(self, handle: int, offset: int, length: int) -> memoryview | None:
         """As `read`, if it needs no waiting and starts no request; else None.
 
         Raises:
             BadHandle.
         """
-        return self._reader(handle).read_nowait(offset, length)
+        return self._handles.file(handle).read_nowait(offset, length)
 
     async def read(self, handle: int, offset: int, length: int, limit: Limit = NO_LIMIT) -> memoryview:
         """Bytes of an open file; fewer than asked only at its end; `limit` holds what waits for S3.
@@ -282,7 +260,7 @@ class S3FileSystem:
         Raises:
             BadHandle, ObjectChanged, StoreError.
         """
-        reader = self._reader(handle)
+        reader = self._handles.file(handle)
         try:
             return await reader.read(offset, length, limit)
         except ObjectChanged:
@@ -291,17 +269,21 @@ class S3FileSystem:
 
     def release(self, handle: int) -> None:
         """A file handle is gone, with what was held only for it."""
-        reader = self._files.pop(handle, None)
-        if reader is None:
-            raise BadHandle(f"file handle {handle} is not open")
-        reader.close()
-        self._inodes.closed(reader.inode)
+        self._handles.release(handle)
 
-    def _reader(self, handle: int) -> FileReader:
+    # -- for the log --------------------------------------------------------------------------------
+
+    def inode_of(self, handle: int) -> int:
+        """The number of the inode that a handle is on; the handle's own when it is not known."""
+        inode = self._handles.inode(handle)
+        return handle if inode is None else inode.ino
+
+    def name_of(self, ino: int) -> str:
+        """The key of an inode, quoted; its number when it is not known."""
         try:
-            return self._files[handle]
-        except KeyError:
-            raise BadHandle(f"file handle {handle} is not open") from None
+            return repr(self._inodes.get(ino).key)
+        except StaleInode:
+            return f"inode {ino}"
 
     # -- parts ----------------------------------------------------------------------------------
 
@@ -338,13 +320,20 @@ class S3FileSystem:
             resolver=self._resolver.statistics(),
             directories=self._lister.statistics(),
             blocks=self._blocks.statistics(),
-            open_files=len(self._files),
+            open_files=self._handles.n_files,
+            takeover=self._inodes.ledger.statistics(),
             reader_wait_seconds=self._waits.statistics(),
         )
 
     def check_invariants(self) -> None:
         """Raises ValueError when a part's invariant does not hold, or handles and pins differ."""
-        for part in (self._inodes, self._kernel, self._cache, self._resolver, self._lister, self._blocks):
+        for part in (
+            self._inodes,
+            self._handles,
+            self._kernel,
+            self._cache,
+            self._resolver,
+            self._lister,
+            self._blocks,
+        ):
             part.check_invariants()
-        if self._inodes.statistics().handles != len(self._files):
-            raise ValueError("an inode is pinned by a handle that is not open")

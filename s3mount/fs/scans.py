@@ -125,7 +125,8 @@ class DirectoryScan:
     def _has_older(self, fresh: list[Entry], page: ListPage) -> bool:
         """Whether the fold held entries of earlier pages back until this one."""
         heads = [found.key for found in page.objects[:1]] + list(page.prefixes[:1])
-        return not self._is_ordered or not heads or (bool(fresh) and child_key(self.key, fresh[0].name) < min(heads))
+        first = min((entry.name for entry in fresh), default=None)
+        return not self._is_ordered or not heads or (first is not None and child_key(self.key, first) < min(heads))
 
     def join(self) -> None:
         """A reader came; pair it with the lister's `leave`.  What failed before does not fail it."""

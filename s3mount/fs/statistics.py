@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from s3mount.cache.metadata import MetadataStatistics
 from s3mount.core.inodes import InodeStatistics
+from s3mount.core.ledger import LedgerStatistics
 from s3mount.core.waits import WaitSeconds
 from s3mount.fs.directories import DirectoryStatistics
 from s3mount.fs.resolver import ResolverStatistics
@@ -24,6 +25,7 @@ class FileSystemStatistics:
     directories: DirectoryStatistics
     blocks: BlockStatistics
     open_files: int
+    takeover: LedgerStatistics
     reader_wait_seconds: WaitSeconds
 
 

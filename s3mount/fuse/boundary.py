@@ -11,7 +11,8 @@ its call is answered.
 import errno
 import logging
 from collections import Counter
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Literal, NamedTuple
 
@@ -19,6 +20,7 @@ import pyfuse3
 import trio
 
 from s3mount import errors
+from s3mount.fuse.marks import CODES, CallMarks
 
 log = logging.getLogger(__name__)
 
@@ -71,25 +73,38 @@ class Boundary:
 
     Args:
         deadline_s: total time of one call of the kernel.
+        marks: where the next daemon sees what this one was handling when it died.
     """
 
-    def __init__(self, deadline_s: float) -> None:
+    def __init__(self, deadline_s: float, marks: CallMarks | None = None) -> None:
         self._deadline_s = deadline_s
+        self._marks = CallMarks() if marks is None else marks
         self._answers: Counter[str] = Counter()
         self._guards: dict[str, _Guard] = {}
         self._in_flight = 0
         self._is_idle = trio.Event()
 
-    def guard(self, operation: str) -> "_Guard":
-        """A context manager that lets only FUSEError out; trio's cancellation passes untouched."""
+    def guard(self, operation: str, subject: int = 0, name: int = 0, offset: int = 0) -> "_Guard":
+        """A context manager that lets only FUSEError out; trio's cancellation passes untouched.
+
+        Args:
+            subject, name, offset: see `Call`.  Enter it before anything is awaited.
+        """
         guard = self._guards.get(operation)
         if guard is None:
             guard = self._guards[operation] = _Guard(self, operation)
+        self._marks.begin(guard.code, subject, name, offset)
         return guard
 
-    def deadline(self) -> AbstractContextManager[trio.CancelScope]:
-        """What may wait waits inside this; a scope is not free, so nothing else does."""
-        return trio.fail_after(self._deadline_s)
+    @contextmanager
+    def deadline(self) -> Iterator[None]:
+        """What may wait waits inside this; it is not free, so nothing else does."""
+        slot = self._marks.keep()
+        try:
+            with trio.fail_after(self._deadline_s):
+                yield
+        finally:
+            self._marks.leave(slot)
 
     @property
     def in_flight(self) -> int:
@@ -106,6 +121,7 @@ class Boundary:
         Raises:
             FUSEError: in place of any other Exception.
         """
+        self._marks.end()
         self._in_flight -= 1
         if self._in_flight == 0:
             self._is_idle.set()
@@ -160,6 +176,7 @@ class Boundary:
         """Raises ValueError when more calls ended than began."""
         if self._in_flight < 0:
             raise ValueError("more calls ended than began")
+        self._marks.check_invariants()
 
 
 class _Guard:
@@ -169,11 +186,12 @@ class _Guard:
     `leave` turns any Exception into FUSEError.
     """
 
-    __slots__ = ("_boundary", "_operation")
+    __slots__ = ("_boundary", "_operation", "code")
 
     def __init__(self, boundary: Boundary, operation: str) -> None:
         self._boundary = boundary
         self._operation = operation
+        self.code = CODES[operation]
 
     def __enter__(self) -> None:
         self._boundary.enter()

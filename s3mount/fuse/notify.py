@@ -43,6 +43,8 @@ log = logging.getLogger(__name__)
 
 #: What a refresh of everything asks for at once; 250 bytes each, 200,000 a second (measured).
 _MAX_PENDING = 100_000
+#: What may still wait when whoever has many goes on: where memory is short, notes must not take 25 MB.
+_FEW = 10_000
 #: Seconds that `close` gives the call in hand; one that is not stuck takes microseconds.
 _PATIENCE_S = 0.5
 #: Seconds that whoever has many to send waits for the others to go.
@@ -104,12 +106,12 @@ class ThreadNotifier:
 
     async def room(self) -> None:
         """Until there is room for many more; not for long when the thread is stuck."""
-        if len(self._pending) > self._max_pending // 2:
+        if len(self._pending) > min(self._max_pending // 2, _FEW):
             await trio.to_thread.run_sync(self._wait_for_room)
 
     def _wait_for_room(self) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: len(self._pending) <= self._max_pending // 2, _ROOM_S)
+            self._changed.wait_for(lambda: len(self._pending) <= min(self._max_pending // 2, _FEW), _ROOM_S)
 
     def _add(self, notification: _Notification) -> None:
         with self._changed:

@@ -8,6 +8,7 @@ object is a new inode, so pages of an old one cannot be taken for it.
 
 import contextlib
 import os
+import zlib
 from collections.abc import Callable, Sequence
 
 import pyfuse3
@@ -43,7 +44,7 @@ class Operations(pyfuse3.Operations):
     async def lookup(
         self, parent_inode: InodeT, name: FileNameT, ctx: pyfuse3.RequestContext | None = None
     ) -> pyfuse3.EntryAttributes:
-        with self._boundary.guard("lookup"):
+        with self._boundary.guard("lookup", parent_inode, zlib.crc32(name)):
             attrs = self._fs.lookup_nowait(parent_inode, name)
             if attrs is None:
                 with self._boundary.deadline():
@@ -56,7 +57,7 @@ class Operations(pyfuse3.Operations):
             self._fs.forget(list(inode_list))
 
     async def getattr(self, inode: InodeT, ctx: pyfuse3.RequestContext | None = None) -> pyfuse3.EntryAttributes:
-        with self._boundary.guard("getattr"):
+        with self._boundary.guard("getattr", inode):
             attrs = self._fs.getattr_nowait(inode)
             if attrs is None:
                 with self._boundary.deadline():
@@ -64,11 +65,11 @@ class Operations(pyfuse3.Operations):
             return to_entry(attrs)
 
     async def access(self, inode: InodeT, mode: pyfuse3.ModeT, ctx: pyfuse3.RequestContext) -> bool:
-        with self._boundary.guard("access"), self._boundary.deadline():
+        with self._boundary.guard("access", inode), self._boundary.deadline():
             return permits(await self._fs.getattr(inode), mode, ctx.uid, ctx.gid)
 
     async def opendir(self, inode: InodeT, ctx: pyfuse3.RequestContext) -> FileHandleT:
-        with self._boundary.guard("opendir"):
+        with self._boundary.guard("opendir", inode):
             handle = self._fs.opendir_nowait(inode)
             if handle is None:
                 with self._boundary.deadline():
@@ -79,17 +80,17 @@ class Operations(pyfuse3.Operations):
         def emit(name: bytes, attrs: FileAttrs, next_id: int) -> bool:
             return pyfuse3.readdir_reply(token, FileNameT(name), to_entry(attrs), next_id)
 
-        with self._boundary.guard("readdir"):
+        with self._boundary.guard("readdir", fh, 0, start_id):
             if not self._fs.readdir_nowait(fh, start_id, emit):
                 with self._boundary.deadline():
                     await self._fs.readdir(fh, start_id, emit)
 
     async def releasedir(self, fh: FileHandleT) -> None:
-        with self._boundary.guard("releasedir"):
+        with self._boundary.guard("releasedir", fh):
             self._fs.releasedir(fh)
 
     async def open(self, inode: InodeT, flags: FlagT, ctx: pyfuse3.RequestContext) -> pyfuse3.FileInfo:
-        with self._boundary.guard("open"):
+        with self._boundary.guard("open", inode):
             handle = self._fs.open_nowait(inode, is_plain=not flags & _SPECIAL)
             if handle is None:
                 with self._boundary.deadline():
@@ -99,14 +100,14 @@ class Operations(pyfuse3.Operations):
             return pyfuse3.FileInfo(fh=FileHandleT(handle), direct_io=False, keep_cache=True)
 
     async def read(self, fh: FileHandleT, off: int, size: int) -> bytes:
-        with self._boundary.guard("read"):
+        with self._boundary.guard("read", fh, 0, off):
             content = self._fs.read_nowait(fh, off, size)
             if content is None:
                 content = await self._fs.read(fh, off, size, self._boundary.deadline)
             return content  # type: ignore[return-value]  # any buffer will do
 
     async def release(self, fh: FileHandleT) -> None:
-        with self._boundary.guard("release"):
+        with self._boundary.guard("release", fh):
             self._fs.release(fh)
 
     async def statfs(self, ctx: pyfuse3.RequestContext) -> pyfuse3.StatvfsData:

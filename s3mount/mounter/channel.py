@@ -36,7 +36,8 @@ from typing import Any, NamedTuple
 
 #: Memory files that the mounter keeps for its daemons and never reads: the directories that the kernel knows, the open
 #: files, and the calls in flight.  A later version may only append to this.
-MEMORIES = ("directories", "handles", "calls")
+RECORD = ("record-0", "record-1")
+MEMORIES = (*RECORD, "calls")
 #: A command line can have 128 KiB an argument; what is longer than a socket's buffer is refused by send(2).
 _MAX_BYTES = 1 << 18
 _MAX_DESCRIPTORS = 8

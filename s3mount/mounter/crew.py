@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from s3mount.mounter.channel import Hello
-from s3mount.mounter.offspring import Offspring, say_cause
+from s3mount.mounter.offspring import Offspring, is_own_fault, say_cause
 from s3mount.mounter.pauses import Pauses
 
 log = logging.getLogger(__name__)
@@ -39,6 +39,7 @@ class Crew:
         memories: as they were given.
         serving: the daemon that has the device, or will have it next; None between two.
         facts: what the first one found out; None until it is ready.
+        is_to_blame: the last one that served died by its own fault, in something that it was asked for.
     """
 
     def __init__(self, hello: Hello, memories: Sequence[int], first: Offspring, clock: Callable[[], float]) -> None:
@@ -46,6 +47,7 @@ class Crew:
         self.memories = memories
         self._clock = clock
         self.facts: dict[str, Any] | None = None
+        self.is_to_blame = False
         first.called_at = clock()
         self.serving: Offspring | None = first
         self._next_at = 0.0
@@ -86,6 +88,7 @@ class Crew:
             return
         dead.hang_up()
         self.serving = None
+        self.is_to_blame = dead.is_condemned or is_own_fault(code)
         now = self._clock()
         served_s = 0.0 if dead.serving_since is None else now - dead.serving_since
         pause_s = self._pauses.after(served_s)
@@ -104,6 +107,7 @@ class Crew:
     def retire(self) -> None:
         """The one that serves does so no longer; it ends by itself, or is killed."""
         if self.serving is not None:
+            self.is_to_blame = self.serving.is_condemned
             self._retired.append((self.serving, self._clock() + _RETIRE_S))
             self.serving = None
             self._next_at = self._clock()

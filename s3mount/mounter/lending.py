@@ -10,6 +10,7 @@ kept here: what a daemon that died has left unanswered fails when its last dupli
 import logging
 import os
 from collections.abc import Sequence
+from typing import Any
 
 from s3mount.fuse.device import Device, introduce, mount
 from s3mount.fuse.handshake import GRANTED, InitFlag, InitRequest, Wishes
@@ -54,7 +55,7 @@ class LentDevice:
             device.close()
             raise
 
-    def lend(self, kind: str, daemon: Offspring) -> None:
+    def lend(self, kind: str, daemon: Offspring, **facts: Any) -> None:
         """Send it with a message of this kind."""
         own = None
         if not self._offer.flags & InitFlag.HAS_RESEND:
@@ -63,7 +64,7 @@ class LentDevice:
             except OSError as error:
                 log.warning("calls in flight will hang when a daemon dies: the device cannot be cloned: %s", error)
         descriptors = [self._device.fd if own is None else own, *self._device.helper_fds]
-        daemon.tell(kind, descriptors, offer=self._offer.to_bytes().hex())
+        daemon.tell(kind, descriptors, offer=self._offer.to_bytes().hex(), **facts)
         if own is not None:
             os.close(own)
 

@@ -148,7 +148,7 @@ class Mounter:
         elif message.kind == "prepared":
             daemon.is_prepared = True
             if daemon is self._crew.serving and self._device is not None:
-                self._device.lend("go", daemon)
+                self._device.lend("go", daemon, is_to_blame=self._crew.is_to_blame)
 
     def _mount(self, daemon: Offspring, options: list[str], max_background: int) -> None:
         try:
@@ -205,7 +205,7 @@ class Mounter:
         if step is Step.CONDEMN:
             self._silent_at = self._clock()
             self._abandon_at = self._silent_at + _DIE_S
-            daemon.send(signal.SIGKILL)
+            daemon.condemn()
         elif step is Step.GIVE_UP:
             daemon.send(signal.SIGKILL)
             if self._device is not None:
@@ -233,4 +233,4 @@ class Mounter:
             return
         successor = self._crew.promote()
         if successor is not None and successor.is_prepared:
-            self._device.lend("go", successor)
+            self._device.lend("go", successor, is_to_blame=self._crew.is_to_blame)

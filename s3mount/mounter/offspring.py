@@ -6,6 +6,7 @@ import select
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from s3mount.mounter.channel import Channel
@@ -13,6 +14,9 @@ from s3mount.mounter.signals import STOPPING
 
 #: What runs a later daemon: whatever code is installed by then.
 _SUCCESSOR = ["-P", "-m", "s3mount.cli.successor"]
+#: What Python exits with.
+_UNCAUGHT = 1
+_FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP, signal.SIGSYS)
 
 
 class Offspring:
@@ -23,6 +27,7 @@ class Offspring:
         is_prepared: it waits for the device.
         called_at, serving_since: when it was its turn, on the caller's clock; None before it serves.
         reason: why it failed, in its own words, if it had any.
+        is_condemned: it hung, though nobody had stopped it, and is killed for that.
     """
 
     def __init__(self, pid: int, channel: Channel) -> None:
@@ -32,6 +37,7 @@ class Offspring:
         self.called_at = 0.0
         self.reason = ""
         self.serving_since: float | None = None
+        self.is_condemned = False
         self._code: int | None = None
 
     @classmethod
@@ -61,10 +67,22 @@ class Offspring:
                 self._code = os.waitstatus_to_exitcode(status)
         return self._code
 
+    def is_stopped(self) -> bool:
+        """Whether a signal stopped it (proc(5), stat)."""
+        try:
+            return Path(f"/proc/{self.pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"T"
+        except OSError:
+            return False
+
     def send(self, number: int) -> None:
         """A signal; none is sent to a process that has been waited for, whose id may be another's."""
         if self._code is None:
             os.kill(self.pid, number)
+
+    def condemn(self) -> None:
+        """Kill it, because it hangs."""
+        self.is_condemned = not self.is_stopped()
+        self.send(signal.SIGKILL)
 
     def tell(self, kind: str, descriptors: Sequence[int] = (), **facts: Any) -> None:
         """Say something to a daemon that may have died: that is seen next."""
@@ -88,6 +106,11 @@ class Offspring:
         if self.channel is not None:
             self.channel.close()
             self.channel = None
+
+
+def is_own_fault(code: int) -> bool:
+    """Whether a process ended by something it did: an exception that nobody caught, or a signal of the processor's."""
+    return code == _UNCAUGHT or -code in _FAULTS
 
 
 def say_cause(code: int) -> str:

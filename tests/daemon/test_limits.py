@@ -1,45 +1,17 @@
 """What control groups leave a process of its host: on made-up trees of groups, and on this host."""
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from s3mount.limits import Host, this_host
+from s3mount.core.pressure import Use
+from s3mount.limits import Host, MemoryUse, this_host
 from s3mount.units import GIB, MIB
+from tests.daemon.groups import V1_CPU, V1_MEMORY, V2, Tree
 
 PHYSICAL = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 PROCESSORS = len(os.sched_getaffinity(0))
-
-V2 = ("cgroup2", "rw,nsdelegate")
-V1_MEMORY = ("cgroup", "rw,memory")
-V1_CPU = ("cgroup", "rw,cpu,cpuacct")
-
-
-class Tree:
-    """A /proc/self and the mounts it names, below one directory."""
-
-    def __init__(self, base: Path) -> None:
-        self.base = base
-        self.proc = base / "self"
-        self.proc.mkdir()
-        self._mounts: list[str] = []
-
-    def mount(self, point: str, kind: tuple[str, str], files: Mapping[str, str], root: str = "/") -> None:
-        """A hierarchy whose group `root` is seen at `point`, with these files in it."""
-        for name, text in files.items():
-            path = self.base / point / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text + "\n")
-        name, options = kind
-        self._mounts.append(f"30 23 0:28 {root} {self.base / point} rw,relatime shared:9 - {name} {name} {options}")
-
-    def host(self, *groups: str) -> Host:
-        """What a process in these groups may use."""
-        (self.proc / "mountinfo").write_text("22 1 8:1 / / rw - ext4 /dev/sda1 rw\n" + "\n".join(self._mounts) + "\n")
-        (self.proc / "cgroup").write_text("\n".join(groups) + "\n")
-        return this_host(self.proc)
 
 
 @pytest.fixture
@@ -118,3 +90,58 @@ def test_this_host() -> None:
     found = this_host()
     assert 0 < found.memory_bytes <= PHYSICAL
     assert 0 < found.cpus <= PROCESSORS
+
+
+# -- what is used -----------------------------------------------------------------------------
+
+
+def test_page_cache_is_not_used(tree: Tree) -> None:
+    """Of what a v2 group is charged with, pages of files and slabs that the kernel gives up by itself do not count."""
+    stat = f"anon {300 * MIB}\nfile {600 * MIB}\ninactive_file {500 * MIB}\nactive_file {70 * MIB}\n"
+    stat += f"slab_reclaimable {20 * MIB}\nslab_unreclaimable 5"
+    files = {"a/memory.max": str(GIB), "a/memory.current": str(950 * MIB), "a/memory.stat": stat}
+    tree.mount("u", V2, files)
+    use, what = tree.memory("0::/a").fullest()
+    assert use == Use(360 * MIB, GIB)
+    assert what == f"the memory of the control group {tree.base}/u/a"
+
+
+def test_page_cache_is_not_used_in_v1(tree: Tree) -> None:
+    """The same of v1, whose own numbers leave out the groups below."""
+    stat = f"inactive_file 1\nactive_file 2\ntotal_inactive_file {100 * MIB}\ntotal_active_file {50 * MIB}"
+    files = {"memory.limit_in_bytes": str(GIB), "memory.usage_in_bytes": str(200 * MIB), "memory.stat": stat}
+    tree.mount("m", V1_MEMORY, {f"a/{name}": text for name, text in files.items()})
+    assert tree.memory("4:memory:/a").fullest()[0] == Use(50 * MIB, GIB)
+
+
+def test_the_smaller_of_two_limits_counts(tree: Tree) -> None:
+    """Above memory.high the kernel slows the group down: that is a limit as memory.max is."""
+    tree.mount("u", V2, {"a/memory.max": str(GIB), "a/memory.high": str(800 * MIB), "a/memory.current": "5"})
+    assert tree.memory("0::/a").fullest()[0] == Use(5, 800 * MIB)
+
+
+def test_the_fullest_group_counts(tree: Tree) -> None:
+    """A slice that is nearly full matters, though the unit in it has room, and the other way round."""
+    files = {"s/memory.max": str(2 * GIB), "s/memory.current": str(1900 * MIB)}
+    files |= {"s/u/memory.max": str(GIB), "s/u/memory.current": str(500 * MIB)}
+    tree.mount("u", V2, files)
+    memory = tree.memory("0::/s/u")
+    assert memory.fullest()[0].limit == 2 * GIB
+    tree.write("u", {"s/u/memory.current": str(1020 * MIB)})
+    assert memory.fullest()[0].limit == GIB
+
+
+def test_the_host_is_a_limit(tree: Tree) -> None:
+    """Without groups it is the host's memory that may become short; without /proc/meminfo nothing of it is used."""
+    memory = tree.memory()
+    assert memory.fullest() == (Use(0, PHYSICAL), "the host's memory")
+    (tree.base / "meminfo").write_text("MemTotal: 1 kB\nMemAvailable:     1024 kB\n")
+    assert memory.fullest()[0] == Use(PHYSICAL - MIB, PHYSICAL)
+    (tree.base / "meminfo").unlink()
+    assert memory.fullest()[0] == Use(0, PHYSICAL)
+
+
+def test_memory_of_this_host() -> None:
+    """Of the machine that runs the tests: something is used, and not more than there is."""
+    use, _ = MemoryUse().fullest()
+    assert 0 < use.used <= use.limit <= PHYSICAL

@@ -10,6 +10,8 @@ from s3mount.cache.ages import MetadataConfig
 from s3mount.cache.disk import DiskCache
 from s3mount.cache.metadata import MetadataCache
 from s3mount.core.attrs import FileAttrs, Ownership
+from s3mount.core.inodes import InodeTable
+from s3mount.core.ledger import Ledger
 from s3mount.errors import NameNotFound, StaleInode
 from s3mount.fs.blocks import BlockStore
 from s3mount.fs.budget import ByteBudget
@@ -115,11 +117,13 @@ async def file_system(
     metadata: MetadataConfig | None = None,
     notifier: KernelNotifier | None = None,
     disk: DiskCache | None = None,
+    ledger: Ledger | None = None,
 ) -> AsyncIterator[Mounted]:
     """A file system on `store`; every invariant is checked, and every gauge is zero, when it ends.
 
     Args:
         disk: that runs.
+        ledger: has what a file system before this one left, and notes for the next.
     """
     async with trio.open_nursery() as nursery:
         cache = MetadataCache(trio.current_time, metadata)
@@ -130,7 +134,7 @@ async def file_system(
         blocks = BlockStore(content, budget, nursery, part_size, waits)
         resolver = Resolver(NameProbe(store, lister), cache, MissCounter(lister, nursery))
         filesystem = S3FileSystem(
-            prefix,
+            InodeTable(prefix, ledger),
             lister=lister,
             cache=cache,
             blocks=blocks,

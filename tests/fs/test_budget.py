@@ -133,3 +133,47 @@ async def test_more_than_there_is_is_refused() -> None:
     """A request that can never be granted is our own bug, and says so."""
     with pytest.raises(ValueError, match="never fit"):
         await ByteBudget(100).acquire(101)
+
+
+async def test_a_narrow_budget() -> None:
+    """While memory is short speculation gets nothing above the halved total, and demand waits; then both go on."""
+    budget = ByteBudget(100)
+    await budget.acquire(40)
+    budget.limit = 50
+    assert not budget.acquire_nowait(20, for_demand=False)
+    assert not budget.acquire_nowait(20, for_demand=True)
+    assert budget.acquire_nowait(10, for_demand=False)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(budget.acquire, 20)
+        await wait_all_tasks_blocked()
+        assert budget.statistics().waiting == 1
+        budget.limit = 100
+    assert budget.statistics().used == 70
+    budget.check_invariants()
+
+
+async def test_a_demand_larger_than_a_narrow_budget() -> None:
+    """It is met when nothing else is held: no reader waits for ever because memory is short."""
+    budget = ByteBudget(100)
+    await budget.acquire(5)
+    budget.limit = 3
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(budget.acquire, 90)
+        await wait_all_tasks_blocked()
+        assert budget.statistics().waiting == 1
+        budget.release(5)
+    assert budget.statistics().used == 90
+
+
+async def test_shedding_serves_who_waits() -> None:
+    """What is let go of is free for readers."""
+    budget = ByteBudget(100)
+    await budget.acquire(100)
+    hoard = Hoard(0)
+    budget.reclaimer = hoard
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(budget.acquire, 50)
+        await wait_all_tasks_blocked()
+        hoard.n_bytes = 60
+        budget.shed()
+    assert budget.statistics().used == 90

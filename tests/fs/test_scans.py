@@ -150,12 +150,19 @@ async def test_a_throttled_listing_says_so_and_works_again(
         reader.close()
 
 
+@pytest.mark.parametrize(
+    "names",
+    [("0", "a", "a-1", "a-2", "a-3", "a0", "b", "c"), ("0", "a", "a-1", "a-2/x", "a-3", "a-4/x", "a-5", "b", "c")],
+    ids=["first of its page", "behind another of its page"],
+)
 @pytest.mark.parametrize("is_ordered", [True, False])
-async def test_an_entry_that_was_held_back_is_as_old_as_its_page(autojump_clock: object, *, is_ordered: bool) -> None:
+async def test_an_entry_that_was_held_back_is_as_old_as_its_page(
+    autojump_clock: object, names: tuple[str, ...], *, is_ordered: bool
+) -> None:
     """A file that might be shadowed comes out with a later page, but its time began with the one it was on."""
     store = FakeStore(is_ordered=is_ordered, latency_s=LATENCY_S)
     store.max_page = 2
-    for name in ("0", "a", "a-1", "a-2", "a-3", "a0", "b", "c"):
+    for name in names:
         store.put(name, b"1")
     async with file_system(store, metadata=A_MINUTE) as mounted:
         reader = await Reader.open(mounted)

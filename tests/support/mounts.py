@@ -6,7 +6,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.support.processes import KEY, REGION, SECRET, end, running, wait_until
@@ -105,12 +105,17 @@ def mounted(
     *flags: str,
     url: str,
     env: Mapping[str, str] | None = None,
+    within: Sequence[str] = (),
 ) -> Iterator[Mount]:
-    """`bucket` mounted on `directory`/mnt by the command in the foreground."""
+    """`bucket` mounted on `directory`/mnt by the command in the foreground.
+
+    Args:
+        within: the beginning of a command line that becomes the rest of it.
+    """
     path = directory / "mnt"
     path.mkdir(parents=True, exist_ok=True)
     log = directory / "s3mount.log"
-    command = [COMMAND, bucket, str(path), "--foreground", "--endpoint-url", url, "--force-path-style", *flags]
+    command = [*within, COMMAND, bucket, str(path), "--foreground", "--endpoint-url", url, "--force-path-style", *flags]
     with running(command, log, env=dict(env or aws_environment())) as process:
         mount = Mount(path, process, log)
         try:

@@ -1,0 +1,143 @@
+"""Open files and directories by the numbers the kernel has for them, a predecessor's too.
+
+    bits  40  serial of the inode (`core.ledger`)
+           4  daemons before the one that gave it out, modulo 16
+          20  counts
+
+So a handle that a predecessor gave out says what it is on, and nothing is written down for it.  It is made when it
+is first used: the file with the version of its inode, the directory without a listing, which is listed anew up to the
+offset the kernel asks for.  A predecessor may have released it, and may have given out one that the kernel
+never got: after a takeover, letting go of one that is not there is no error.
+
+INVARIANT: no two of this daemon's handles have the same number at once.  One may have the number of a handle that
+the sixteenth predecessor gave out on the same inode: they are one then, and made anew after the first is released.
+"""
+
+from itertools import count
+
+from s3mount.core.inodes import Inode, InodeTable
+from s3mount.errors import BadHandle
+from s3mount.fs.blocks import BlockStore
+from s3mount.fs.directories import DirectoryLister, OpenDirectory
+from s3mount.fs.reader import FileReader
+
+_SERIAL_AT = 24
+_DAEMON_AT = 20
+_DAEMONS = 1 << (_SERIAL_AT - _DAEMON_AT)
+#: Handles on one inode at once; the kernel has fewer files.
+_COUNTS = 1 << _DAEMON_AT
+
+
+class HandleTable:
+    """Every handle that is in use."""
+
+    def __init__(self, inodes: InodeTable, lister: DirectoryLister, blocks: BlockStore) -> None:
+        self._inodes = inodes
+        self._lister = lister
+        self._blocks = blocks
+        self._files: dict[int, FileReader] = {}
+        self._directories: dict[int, OpenDirectory] = {}
+        self._own = inodes.ledger.takeovers % _DAEMONS << _DAEMON_AT
+        self._counts = count()
+
+    def new_file(self, reader: FileReader) -> int:
+        """A handle that reads; pair it with `release`."""
+        self._inodes.opened(reader.inode)
+        handle = self._number(reader.inode)
+        self._files[handle] = reader
+        return handle
+
+    def new_directory(self, inode: Inode) -> int:
+        """A handle on a directory; pair it with `release_directory`."""
+        handle = self._number(inode)
+        self._directories[handle] = self._lister.open(inode.key)
+        return handle
+
+    def _number(self, inode: Inode) -> int:
+        first = inode.serial << _SERIAL_AT | self._own
+        handle = first | next(self._counts) % _COUNTS
+        while handle in self._files or handle in self._directories:
+            handle = first | next(self._counts) % _COUNTS
+        return handle
+
+    def file(self, handle: int) -> FileReader:
+        """The reader of a handle.
+
+        Raises:
+            BadHandle: it is not open.
+        """
+        reader = self._files.get(handle)
+        return self._adopted_file(handle) if reader is None else reader
+
+    def _adopted_file(self, handle: int) -> FileReader:
+        inode = self._predecessors(handle)
+        if inode is None or inode.is_directory:
+            raise BadHandle(f"file handle {handle:#x} is not open")
+        self._inodes.opened(inode)
+        reader = self._files[handle] = FileReader(self._blocks, inode)
+        return reader
+
+    def directory(self, handle: int) -> OpenDirectory:
+        """The directory of a handle.
+
+        Raises:
+            BadHandle: it is not open.
+        """
+        directory = self._directories.get(handle)
+        return self._adopted_directory(handle) if directory is None else directory
+
+    def _adopted_directory(self, handle: int) -> OpenDirectory:
+        inode = self._predecessors(handle)
+        if inode is None or not inode.is_directory:
+            raise BadHandle(f"directory handle {handle:#x} is not open")
+        directory = self._directories[handle] = self._lister.open(inode.key)
+        return directory
+
+    def _predecessors(self, handle: int) -> Inode | None:
+        """The inode of a handle that this daemon did not give out."""
+        return self._inodes.inherited(handle >> _SERIAL_AT)
+
+    def inode(self, handle: int) -> Inode | None:
+        """What a handle is on; None when it is not known here."""
+        if (reader := self._files.get(handle)) is not None:
+            return reader.inode
+        directory = self._directories.get(handle)
+        return self._predecessors(handle) if directory is None else self._inodes.find(directory.key)
+
+    def release(self, handle: int) -> None:
+        """A file handle is gone, with what was held only for it.
+
+        Raises:
+            BadHandle: it is not open, and there was no predecessor.
+        """
+        reader = self._files.pop(handle, None)
+        if reader is not None:
+            reader.close()
+            self._inodes.closed(reader.inode)
+        elif not self._inodes.ledger.takeovers:
+            raise BadHandle(f"file handle {handle:#x} is not open")
+
+    def release_directory(self, handle: int) -> None:
+        """A directory handle is gone.
+
+        Raises:
+            BadHandle: as `release`.
+        """
+        directory = self._directories.pop(handle, None)
+        if directory is not None:
+            self._lister.close(directory)
+        elif not self._inodes.ledger.takeovers:
+            raise BadHandle(f"directory handle {handle:#x} is not open")
+
+    @property
+    def n_files(self) -> int:
+        """Files open."""
+        return len(self._files)
+
+    def check_invariants(self) -> None:
+        """Raises ValueError when handles and pins differ, or a number is not of its inode."""
+        if self._inodes.statistics().handles != len(self._files):
+            raise ValueError("an inode is pinned by a handle that is not open")
+        for handle, reader in self._files.items():
+            if handle >> _SERIAL_AT != reader.inode.serial:
+                raise ValueError(f"handle {handle:#x} reads {reader.inode.key!r}")
