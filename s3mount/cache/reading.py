@@ -7,7 +7,7 @@ Where a block is missing it goes on from the other end: what is between the two 
 Small reads go through the kernel's memory, since a granule has more bytes that are read next.  The kernel is
 told that access is random: it reads from the disk what a granule needs and nothing ahead.  Large reads go past it
 (O_DIRECT): what they bring is in the pages of the mount afterwards, a copy beside them would cost twice the
-memory and, the kernel filling page by page, five times the CPU (decision 0032).  The planner reads ahead, in
+memory and, the kernel filling page by page, five times the CPU (decision 0028).  The planner reads ahead, in
 large pieces.  The header of a block that is not open yet comes with its first granules, in one read.
 """
 
