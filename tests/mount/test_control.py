@@ -1,14 +1,15 @@
 """The control socket of real mounts: it comes and goes with the daemon, and is the mount's own."""
 
 import json
-import signal
 import socket
 from pathlib import Path
 
 import pytest
 
 from s3mount.daemon import rundir
-from tests.support.mounts import Mount, aws_environment, mounted
+from tests.support.ctl import run_ctl
+from tests.support.mounts import Mount, aws_environment, children, mounted
+from tests.support.processes import wait_until
 from tests.support.servers import Server
 
 pytestmark = [pytest.mark.mount, pytest.mark.server]
@@ -35,12 +36,12 @@ def test_two_mounts_answer_for_themselves(weed: Server, work: Path) -> None:
     with mounted(bucket, work / "a", url=weed.url) as one, mounted(bucket, work / "b", url=weed.url) as two:
         for mount in (one, two):
             answer = status_of(mount)
-            assert (answer["mount_point"], answer["pid"]) == (str(mount.path), mount.process.pid)
+            assert (answer["mount_point"], answer["pid"]) == (str(mount.path), mount.daemon_pid)
         path = socket_of(one)
         assert one.stop() == 0
         assert path is not None
         assert not path.exists()
-        assert status_of(two)["pid"] == two.process.pid
+        assert status_of(two)["pid"] == two.daemon_pid
         assert one.warnings() == two.warnings() == []
 
 
@@ -48,11 +49,35 @@ def test_a_killed_daemon_leaves_nothing_in_the_way(weed: Server, work: Path) -> 
     """After kill -9 the next mount of the directory answers at the same place, without a warning of it."""
     bucket = weed.make_bucket()
     with mounted(bucket, work, url=weed.url) as mount:
-        mount.process.send_signal(signal.SIGKILL)
-        mount.process.wait(30)
+        mount.kill()
         assert socket_of(mount) is not None
     (work / "s3mount.log").unlink()
     with mounted(bucket, work, url=weed.url) as mount:
+        assert status_of(mount)["pid"] == mount.daemon_pid
+
+
+def test_a_restart_by_command(weed: Server, work: Path) -> None:
+    """s3mountctl restart returns when another daemon serves and answers, and what was open goes on; twice in a row."""
+    bucket = weed.make_bucket()
+    weed.client.put_object(Bucket=bucket, Key="d/a", Body=b"content")
+    with mounted(bucket, work, url=weed.url) as mount, (mount.path / "d" / "a").open("rb") as opened:
+        first = mount.daemon_pid
+        for _ in range(2):
+            answer = run_ctl("restart", mount.path / "d")
+            assert (answer.returncode, answer.stderr) == (0, "")
+            wait_until(lambda: len(children(mount.process.pid)) == 1, 30, "the end of the daemon before")
+            assert status_of(mount)["pid"] == mount.daemon_pid != first
+        assert opened.read() == b"content"
+        assert mount.warnings() == []
+
+
+def test_no_restart_of_one_process(weed: Server, work: Path) -> None:
+    """Without a mounter s3mountctl restart fails and says why, and the mount goes on."""
+    bucket = weed.make_bucket()
+    with mounted(bucket, work, "--no-takeover", url=weed.url) as mount:
+        answer = run_ctl("restart", mount.path)
+        assert answer.returncode == 1
+        assert "--no-takeover" in answer.stderr
         assert status_of(mount)["pid"] == mount.process.pid
 
 
