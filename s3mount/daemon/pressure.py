@@ -1,8 +1,8 @@
 """Let go of memory before the kernel kills the process: looks, and does what core.pressure says.
 
-There is a look each second, more while memory is nearly short, and one for each `_LOOK_EVERY` bytes that came from
-S3, since these come fastest.  After one that let go of something the next comes a second later: to give memory
-back takes time, too.
+There is a look each second, one for each `_LOOK_EVERY` bytes that came from S3, since these come fastest, and the next
+comes in time for what the fastest walk could add meanwhile.  After one that let go of something the next comes a
+quarter of a second later: to give memory back takes time, too.
 
 The resident size of this process decides nothing: what a host can spare, it may use.  By itself it keeps to the
 memory target (daemon.allocator), with the names that the kernel remembers beside it.  Those are a cache, too, and
@@ -27,8 +27,10 @@ from s3mount.units import MIB, format_size
 log = logging.getLogger(__name__)
 
 _LOOK_S = 1.0
-#: A walk adds 50 MB of names a second, a third of the reserve of the smallest group that is of use.
-_NEAR_S = 0.2
+_SOONEST_S = 0.05
+#: A walk adds 50 MB of names a second; others in the same group may do as much.
+_FASTEST_PER_S = 200 * MIB
+_AFTER_S = 0.25
 _LOOK_EVERY = 32 * MIB
 #: Bytes for each name that the kernel knows, answer and listed name: docs/operations.md, cache.metadata.
 _INODE_BYTES, _ANSWER_BYTES, _LISTED_BYTES = 1000, 400, 65
@@ -72,7 +74,7 @@ class MemoryWatch:
         while True:
             use = await self.look(filesystem)
             self._has_grown = trio.Event()
-            with trio.move_on_after(_NEAR_S if use.low < use.used <= use.high else _LOOK_S):
+            with trio.move_on_after(_AFTER_S if self._has_let_go else _pause_s(use)):
                 await self._has_grown.wait()
 
     async def look(self, filesystem: S3FileSystem) -> Use:
@@ -115,6 +117,10 @@ class MemoryWatch:
     def check_invariants(self) -> None:
         """Raises ValueError when the windows are narrow without a reason."""
         self._rule.check_invariants()
+
+
+def _pause_s(use: Use) -> float:
+    return min(max((use.limit - use.used) / _FASTEST_PER_S, _SOONEST_S), _LOOK_S)
 
 
 def _cached_bytes(filesystem: S3FileSystem) -> int:

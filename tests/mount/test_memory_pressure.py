@@ -18,10 +18,10 @@ from tests.support.scripted import Call, answer, scripted
 
 pytestmark = pytest.mark.mount
 
-#: The daemon takes 85 MiB at its start; its read budget is 160 MiB, and 100,000 names take 64 MB.
-_LIMIT = 150 * MIB
+#: The daemon takes 85 MiB at its start, and where nothing limits it 190 with all these names and streams.
+_LIMIT = 165 * MIB
 _DIRECTORIES, _FILES = 100, 1000
-_SIZE, _STREAMS = 48 * MIB, 4
+_SIZE, _STREAMS = 48 * MIB, 10
 _ETAG = '"0123456789abcdef0123456789abcdef"'
 
 
@@ -58,7 +58,8 @@ def test_a_group_that_is_too_small(work: Path) -> None:
         mounted(BUCKET, work, *flags, url=server.url, within=within) as mount,
     ):
         programs = {key: readers.start("digests", mount.path / key) for key in sorted(script.streams)}
-        find = subprocess.run(["find", mount.path, "-type", "f"], capture_output=True, text=True, check=True)
+        find = subprocess.run(["find", mount.path, "-type", "f"], capture_output=True, text=True, check=False)
+        assert (find.returncode, find.stderr[:500]) == (0, "")
         assert len(find.stdout.splitlines()) == _DIRECTORIES * _FILES + _STREAMS
         for key, program in programs.items():
             assert readers.answer(program, 120) == [hashlib.sha256(content_at(key, 0, _SIZE)).hexdigest()]
