@@ -26,7 +26,13 @@ Ts = TypeVarTuple("Ts")
 
 
 class _Call:
-    """Attributes: the task that waits, or None when it went; until when; what the function gave or raised."""
+    """A call.
+
+    Attributes:
+        task: that waits; None when it went, or was woken: a task is woken once.
+        until: when it is given up.
+        result: what the function gave or raised.
+    """
 
     __slots__ = ("args", "function", "result", "task", "until")
 
@@ -36,6 +42,12 @@ class _Call:
         self.args = args
         self.until = math.inf
         self.result: outcome.Outcome[Any] | None = None
+
+    def wake(self, result: outcome.Outcome[Any]) -> None:
+        """Give the caller that, unless it went or got something before."""
+        task, self.task = self.task, None
+        if task is not None:
+            trio.lowlevel.reschedule(task, result)
 
 
 class CallThreads:
@@ -83,9 +95,8 @@ class CallThreads:
             await trio.sleep(_LOOK_EVERY_S)
             now = trio.current_time()
             for call in self._limited:
-                if call.until <= now and call.task is not None:
-                    task, call.task = call.task, None
-                    trio.lowlevel.reschedule(task, outcome.Error(trio.TooSlowError()))
+                if call.until <= now:
+                    call.wake(outcome.Error(trio.TooSlowError()))
             if not self._limited:
                 self._is_limiting = trio.Event()
 
@@ -125,5 +136,5 @@ class CallThreads:
         while self._ended:
             call = self._ended.popleft()
             self._in_flight -= 1
-            if call.task is not None and call.result is not None:
-                trio.lowlevel.reschedule(call.task, call.result)
+            if call.result is not None:
+                call.wake(call.result)

@@ -1,9 +1,11 @@
 """Calls in threads: results, errors, cancellation, and no more threads than allowed."""
 
 import threading
+from contextlib import suppress
 
 import pytest
 import trio
+import trio.testing
 
 from s3mount.cache.threads import CallThreads
 
@@ -72,6 +74,30 @@ async def test_a_call_that_takes_too_long_is_given_up() -> None:
         nursery.cancel_scope.cancel()
     assert threads._limited == {}
     threads.close()
+
+
+async def test_a_call_that_ends_as_its_time_does(mock_clock: trio.testing.MockClock) -> None:
+    """A call that ends in the moment in which its time is over is one or the other, and never both."""
+    threads = CallThreads(1, "test")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(threads.watch)
+        for _ in range(40):  # the loop comes to either first, by chance
+            hold = threading.Event()
+            nursery.start_soon(_results_or_too_slow, threads, hold)
+            await trio.testing.wait_all_tasks_blocked()
+            hold.set()
+            while not threads._ended:
+                pass  # the loop stands still, so that it sees both at once
+            mock_clock.jump(60)
+            await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert threads._in_flight == 0
+    threads.close()
+
+
+async def _results_or_too_slow(threads: CallThreads, hold: threading.Event) -> None:
+    with suppress(trio.TooSlowError):
+        assert await threads.run_for(1, hold.wait)
 
 
 def test_a_thread_outlives_the_loop_quietly() -> None:
