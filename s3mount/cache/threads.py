@@ -5,9 +5,11 @@ A read of 4 KiB that is not in the kernel's memory takes 80 us of CPU; `trio.to_
 a limiter, calls back into trio, a cancel scope, and a wake-up of the loop for each: what ended meanwhile
 comes back together, and one task looks after the time that all calls may take.
 
-A caller that is cancelled, or whose time is over, goes at once; the call ends by itself and its result is dropped.
+A caller that is cancelled, or whose time is over, goes at once; the call ends by itself and its result is dropped,
+or it is not begun any more.
 """
 
+import errno
 import math
 import threading
 from collections import deque
@@ -68,7 +70,11 @@ class CallThreads:
         self._is_limiting = trio.Event()
 
     async def run(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
-        """What the function returns or raises, called in a thread."""
+        """What the function returns or raises, called in a thread.
+
+        Raises:
+            OSError: the system gives this process no thread.
+        """
         result: T = await self._run(_Call(trio.lowlevel.current_task(), function, args))
         return result
 
@@ -77,6 +83,7 @@ class CallThreads:
 
         Raises:
             TooSlowError: it took longer.
+            OSError: the system gives this process no thread.
         """
         call = _Call(trio.lowlevel.current_task(), function, args)
         call.until = trio.current_time() + seconds
@@ -103,9 +110,7 @@ class CallThreads:
     async def _run(self, call: _Call) -> Any:
         self._in_flight += 1
         if self._in_flight > self._n_threads < self._most:
-            self._n_threads += 1
-            token = trio.lowlevel.current_trio_token()
-            threading.Thread(target=self._work, args=(token,), name=self._name, daemon=True).start()
+            self._start_thread()
         self._calls.put(call)
 
         def abandon(_: object) -> trio.lowlevel.Abort:
@@ -113,6 +118,17 @@ class CallThreads:
             return trio.lowlevel.Abort.SUCCEEDED
 
         return await trio.lowlevel.wait_task_rescheduled(abandon)
+
+    def _start_thread(self) -> None:
+        token = trio.lowlevel.current_trio_token()
+        try:
+            threading.Thread(target=self._work, args=(token,), name=self._name, daemon=True).start()
+        except RuntimeError as error:
+            if self._n_threads:
+                return  # those that there are do it
+            self._in_flight -= 1
+            raise OSError(errno.EAGAIN, str(error)) from error
+        self._n_threads += 1
 
     def close(self) -> None:
         """End the threads, each when its call has ended."""
@@ -122,7 +138,8 @@ class CallThreads:
 
     def _work(self, token: trio.lowlevel.TrioToken) -> None:
         while (call := self._calls.get()) is not None:
-            call.result = outcome.capture(call.function, *call.args)
+            if call.task is not None:
+                call.result = outcome.capture(call.function, *call.args)
             self._ended.append(call)
             if not self._is_coming_back:  # else those that are come back after this one was appended
                 self._is_coming_back = True
