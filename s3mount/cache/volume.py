@@ -138,7 +138,7 @@ class Volume:
                 self._opened.close()
         with trio.CancelScope(shield=True, deadline=trio.current_time() + _LAST_TOUCHES_S):
             try:
-                await trio.to_thread.run_sync(self._upkeep.flush, abandon_on_cancel=True)
+                await self._upkeep.flush()
             except OSError as error:
                 self._faults.note("touch", error)
 
@@ -170,7 +170,10 @@ class Volume:
         await self._writer.drained()
 
     async def evict(self, n_bytes: float = math.inf) -> int:
-        """Remove the least recently used blocks, at least so many bytes of them if there are. Returns the bytes."""
+        """Remove the least recently used blocks, at least so many bytes of them if there are. Returns the bytes.
+
+        What another process used since is asked for again in its turn, and all of it goes in the end.
+        """
         removed = 0
         await self._upkeep.is_scanned.wait()
         while removed < n_bytes:
@@ -181,7 +184,7 @@ class Volume:
                 self._faults.note("evict", error)
                 break
             removed += sum(block.n_bytes for block in victims) - sum(block.n_bytes for block in kept)
-            if not victims or kept:
+            if not victims or kept == victims:  # nothing is left, or another process evicts now
                 break
         return removed
 

@@ -200,9 +200,19 @@ async def test_what_another_mount_used_stays(work: Path) -> None:
         for path in used:
             os.utime(path, (time.time() + 60,) * 2)
         size = allocated(SMALL.size + 4096)
-        removed = sum([await cache.evict(size) for _ in range(10)])
+        removed = sum([await cache.evict(size) for _ in range(6)])
         assert removed == 6 * size
         assert block_files(work / "c") == used
+
+
+async def test_everything_goes_when_asked_for(work: Path) -> None:
+    """When all is to be removed, what another mount used since is removed, too."""
+    async with running(work / "c") as cache:
+        await fill(cache, SMALL, range(10))
+        for path in block_files(work / "c")[:4]:
+            os.utime(path, (time.time() + 60,) * 2)
+        assert await cache.evict() == 10 * allocated(SMALL.size + 4096)
+        assert block_files(work / "c") == []
 
 
 async def test_one_evicts_at_a_time(work: Path) -> None:
