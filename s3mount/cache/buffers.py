@@ -2,7 +2,8 @@
 
 O_DIRECT wants pages (open(2)), and fresh memory costs a page fault for each page, more CPU than the read itself:
 what nobody looks at any more is lent again.  A view keeps its memory from being lent, however often it is
-sliced or handed on; nobody gives anything back.
+sliced or handed on; nobody gives anything back.  So a read that was given up writes into memory that is its own
+until it ends.
 
 INVARIANT: memory is either idle or under a view; idle is at most `_MOST_IDLE`, beyond it goes to the kernel.
 """
@@ -17,8 +18,8 @@ from s3mount.units import KIB, MIB
 #: A small file, the largest buffered read of a mount, a part; each with the page of a header before it.
 _SIZES = (256 * KIB, MIB + 64 * KIB, 8 * MIB + 64 * KIB)
 _ARRAYS: dict[int, Any] = {size: ctypes.c_ubyte * size for size in _SIZES}
-#: What two streams have in flight.
-_MOST_IDLE = 16 * MIB
+#: Two parts: what one stream has ahead comes back at once when it is closed or jumps.
+_MOST_IDLE = 2 * _SIZES[-1]
 
 
 class _Loan(weakref.ref[Any]):
