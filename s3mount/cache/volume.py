@@ -35,6 +35,9 @@ USE_GRAIN_S = 1.0
 _LAST_TOUCHES_S = 1.0
 #: Removed in one go when a user asks for room.
 _EVICT_STEP = 64 * MIB
+#: How often, and after how many seconds each, it is tried again while another process evicts, which takes milliseconds.
+_EVICT_TRIES = 20
+_EVICT_AGAIN_S = 0.1
 
 
 @dataclass
@@ -174,7 +177,7 @@ class Volume:
 
         What another process used since is asked for again in its turn, and all of it goes in the end.
         """
-        removed = 0
+        removed = refused = 0
         await self._upkeep.is_scanned.wait()
         while removed < n_bytes:
             victims = self._index.take(int(min(n_bytes - removed, _EVICT_STEP)), math.inf)
@@ -184,8 +187,11 @@ class Volume:
                 self._faults.note("evict", error)
                 break
             removed += sum(block.n_bytes for block in victims) - sum(block.n_bytes for block in kept)
-            if not victims or kept == victims:  # nothing is left, or another process evicts now
+            refused = refused + 1 if kept == victims else 0
+            if not victims or refused > _EVICT_TRIES:
                 break
+            if refused:
+                await trio.sleep(_EVICT_AGAIN_S)
         return removed
 
     async def verify(self, on_progress: OnProgress) -> BlockCounts:
