@@ -243,6 +243,23 @@ async def test_a_directory_deleted_under_us(work: Path, caplog: pytest.LogCaptur
         assert [await get(cache, number) for number in range(3)] == [True] * 3
 
 
+async def test_a_directory_that_somebody_else_made_again(work: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A directory that was deleted and made again so that others may write to it is not used until they may not."""
+    timer = FakeClock(0)
+    async with volume(work / "c", timer=timer) as cache:
+        shutil.rmtree(work / "c")
+        (work / "c").mkdir()
+        (work / "c").chmod(0o777)
+        for number in range(6):
+            await put(cache, number)
+            timer.now += 100
+        assert list((work / "c").iterdir()) == []
+        assert [line for line in warnings_of(caplog) if "others may write to" in line]
+        (work / "c").chmod(0o700)
+        await put(cache, 10)
+        assert await get(cache, 10)
+
+
 async def test_another_disk_in_its_place(work: Path) -> None:
     """When another file system takes the directory's place, it is not filled."""
     timer = FakeClock(0)
