@@ -78,13 +78,13 @@ async def test_a_read_that_was_given_up_has_its_memory_to_itself(mock_clock: tri
 
 
 def test_idle_memory_is_bounded() -> None:
-    """However much was lent at once, two parts stay when all of it is back."""
+    """However much was lent at once, two parts stay when all of it is back, and small ones beside them."""
     buffers = PageBuffers()
-    views = [buffers.lend(8 * MIB) for _ in range(5)]
+    views = [buffers.lend(size) for size in (8 * MIB, MIB, KIB) for _ in range(20)]
     assert buffers.idle_bytes == 0
     views.clear()
     gc.collect()
-    assert buffers.idle_bytes == 2 * (8 * MIB + 64 * KIB)
+    assert buffers.idle_bytes == 2 * (8 * MIB + 64 * KIB) + 4 * (MIB + 64 * KIB) + 16 * 256 * KIB
     where = {address(buffers.lend(8 * MIB)) for _ in range(4)}
     assert len(where) == 1, "made anew, not lent again"
 
