@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from s3mount.cache.access import Access
+from s3mount.cache.filling import FileFiller
 from s3mount.core.blockfile import VERSION
 from s3mount.core.cells import BLOCK_SIZE
 from s3mount.core.lru import N_FOLDERS, KnownBlock
@@ -63,6 +64,7 @@ class BlockDirectory:
     def __init__(self, path: Path, group: int | None = None) -> None:
         self.path = path
         self._access = Access(path, group)
+        self._filler = FileFiller()
         self._root = f"{path}/v{VERSION}"
         self._device = 0
         self._serial = 0
@@ -135,9 +137,7 @@ class BlockDirectory:
         fd = self._access.make_file(new)
         try:
             try:
-                written = os.writev(fd, [header, content])
-                if written != len(header) + len(content):
-                    raise OSError(28, "No space left on device", new)
+                self._filler.fill(fd, header, content)
             finally:
                 os.close(fd)
             os.rename(new, self.path_of(name))

@@ -27,9 +27,9 @@ from s3mount.units import KIB
 
 #: Copying and verifying more than that on the loop takes longer than handing it to a thread.
 MOST_NOWAIT = 256 * KIB
-#: The kernel has the pages in part or not at all, or this file system cannot say (tmpfs before 6.x).
 #: Three granules: what jumps ask for stays in the kernel's memory.
 LEAST_DIRECT = 96 * KIB
+#: The kernel has the pages in part or not at all, or this file system cannot say (tmpfs before 6.x).
 _NOT_NOW = (errno.EAGAIN, errno.EOPNOTSUPP)
 
 
