@@ -32,10 +32,11 @@ class Renewal:
             return
         if newcomer not in self._crew.members:
             self._refuse(newcomer.reason or "the new daemon did not start; its lines above say why")
-        elif newcomer.is_prepared:
+        elif newcomer is not self._crew.standby:
+            self._newcomer = None  # it serves already, or will next
+        elif newcomer.is_prepared and self._crew.serving is not None and self._crew.serving.serving_since is not None:
             self._newcomer = None
-            if newcomer is self._crew.standby and self._crew.serving is not None:
-                self._crew.serving.tell("drain")
+            self._crew.serving.tell("drain")
 
     def _refuse(self, reason: str) -> None:
         self._newcomer = None
