@@ -147,6 +147,7 @@ def test_daemons_that_cannot_start(weed: Server, bucket: str, work: Path) -> Non
         wait_until(lambda: "ended with exit code 3; another takes the mount over in 2 s" in mount.log, 60, "a pause")
         assert reader.poll() is None
         installation.mend()
+        assert mount.daemon_pid != mount.process.pid
         assert readers.answer(reader) == digest(b"6")
 
 
