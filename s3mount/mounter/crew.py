@@ -39,7 +39,7 @@ class Crew:
         memories: as they were given.
         serving: the daemon that has the device, or will have it next; None between two.
         facts: what the first one found out; None until it is ready.
-        is_to_blame: the last one that served died by its own fault, in something that it was asked for.
+        is_to_blame: the last one that had the device died by its own fault, in something that it was asked for.
     """
 
     def __init__(self, hello: Hello, memories: Sequence[int], first: Offspring, clock: Callable[[], float]) -> None:
@@ -88,7 +88,8 @@ class Crew:
             return
         dead.hang_up()
         self.serving = None
-        self.is_to_blame = dead.is_condemned or is_own_fault(code)
+        if dead.had_device:
+            self.is_to_blame = dead.is_condemned or is_own_fault(code)
         now = self._clock()
         served_s = 0.0 if dead.serving_since is None else now - dead.serving_since
         pause_s = self._pauses.after(served_s)
@@ -107,7 +108,8 @@ class Crew:
     def retire(self) -> None:
         """The one that serves does so no longer; it ends by itself, or is killed."""
         if self.serving is not None:
-            self.is_to_blame = self.serving.is_condemned
+            if self.serving.had_device:
+                self.is_to_blame = self.serving.is_condemned
             self._retired.append((self.serving, self._clock() + _RETIRE_S))
             self.serving = None
             self._next_at = self._clock()
@@ -128,7 +130,9 @@ class Crew:
         """There is none, until one is planned."""
         self._standby_at = math.inf
         if self.standby is not None:
-            self.standby.kill()
+            self.standby.hang_up()
+            self.standby.send(signal.SIGKILL)
+            self._retired.append((self.standby, self._clock()))
             self.standby = None
 
     def tend(self) -> None:

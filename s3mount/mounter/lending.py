@@ -64,6 +64,7 @@ class LentDevice:
             except OSError as error:
                 log.warning("calls in flight will hang when a daemon dies: the device cannot be cloned: %s", error)
         descriptors = [self._device.fd if own is None else own, *self._device.helper_fds]
+        daemon.had_device = True
         daemon.tell(kind, descriptors, offer=self._offer.to_bytes().hex(), **facts)
         if own is not None:
             os.close(own)

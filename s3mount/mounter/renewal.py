@@ -30,10 +30,10 @@ class Renewal:
         newcomer = self._newcomer
         if newcomer is None:
             return
-        if newcomer not in self._crew.members:
-            self._refuse(newcomer.reason or "the new daemon did not start; its lines above say why")
+        if newcomer is self._crew.serving:
+            self._newcomer = None  # it was needed sooner
         elif newcomer is not self._crew.standby:
-            self._newcomer = None  # it serves already, or will next
+            self._refuse(newcomer.reason or "the new daemon did not start; its lines above say why")
         elif newcomer.is_prepared and self._crew.serving is not None and self._crew.serving.serving_since is not None:
             self._newcomer = None
             self._crew.serving.tell("drain")

@@ -107,6 +107,7 @@ def test_a_standby_takes_over(weed: Server, bucket: str, work: Path) -> None:
         wait_until(lambda: len(children(mount.process.pid)) == 2, 30, "the standby")
         (standby,) = set(children(mount.process.pid)) - {second}
         wait_until(lambda: is_prepared(standby), 60, "the standby being prepared")
+        os.kill(standby, signal.SIGUSR1)  # of which it has nothing to say yet
         os.kill(second, signal.SIGKILL)
         assert wait_for_takeover(mount, 2) == standby
         assert sorted(os.listdir(mount.path / "d")) == [str(number) for number in range(10)]
