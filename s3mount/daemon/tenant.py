@@ -129,6 +129,10 @@ class Tenant:
         """See `Keeper.failed`."""
         self._say("failed", reason=reason)
 
+    def memory_is_short(self, *, is_short: bool) -> None:
+        """See `Keeper.memory_is_short`."""
+        self._say("memory", is_short=is_short)
+
     async def watch(self, boundary: Boundary) -> None:
         """Do what the mounter says, until it is gone."""
         while True:

@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds of service before the first standby: a mount that is used for a moment does not pay for one.
 _STANDBY_AFTER_S = 10.0
+#: And after memory was short: one whose own memory makes it short comes and goes this seldom.
+_AGAIN_AFTER_S = 60.0
 #: Seconds between two looks at those who are not the mounter's own to wait for.
 _LOOK_S = 0.5
 #: Seconds that a daemon may take to end which has nothing more to do.
@@ -134,6 +136,13 @@ class Crew:
             self.standby.send(signal.SIGKILL)
             self._retired.append((self.standby, self._clock()))
             self.standby = None
+
+    def make_room(self, *, is_needed: bool) -> None:
+        """Memory is short, so nobody stands by; or it is not, and somebody may after a while."""
+        if is_needed:
+            self.drop_standby()
+        elif self.standby is None:
+            self._standby_at = self._clock() + _AGAIN_AFTER_S
 
     def tend(self) -> None:
         """Start what is due, wait for what has ended."""

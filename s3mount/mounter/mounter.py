@@ -133,6 +133,8 @@ class Mounter:
             daemon.reason = facts["reason"]
         elif message.kind == "busy":
             self._watchdog.excuse(**facts)
+        elif message.kind == "memory":
+            self._crew.make_room(is_needed=facts["is_short"] and not self._renewal.is_under_way)
         elif message.kind == "stopping":
             self._manager.stopping()
         elif message.kind == "restart":

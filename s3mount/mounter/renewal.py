@@ -19,6 +19,11 @@ class Renewal:
         self._crew = crew
         self._newcomer: Offspring | None = None
 
+    @property
+    def is_under_way(self) -> bool:
+        """A new one prepares itself."""
+        return self._newcomer is not None
+
     def begin(self, *, can_take_over: bool) -> None:
         """Start a new one."""
         self._newcomer = self._crew.renew_standby() if can_take_over else None

@@ -54,3 +54,14 @@ async def test_a_restart_that_is_refused_while_the_first_daemon_starts(ends: tup
     assert not connection.is_taken_over
     os.close(connection.device.fd)
     os.close(fd)
+
+
+def test_a_mounter_hears_that_memory_is_short(ends: tuple[Channel, Channel]) -> None:
+    """The start and the end of a shortage are a message each, and no error when the mounter is gone."""
+    ours, theirs = ends
+    tenant = Tenant(ours, [])
+    for is_short in (True, False):
+        tenant.memory_is_short(is_short=is_short)
+        assert theirs.receive() == ("memory", {"is_short": is_short}, [])
+    theirs.close()
+    tenant.memory_is_short(is_short=True)
