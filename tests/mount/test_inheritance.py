@@ -43,7 +43,7 @@ def begin_to_use(mount: Mount, begun: Path) -> subprocess.Popen[str]:
 def record_kib(mount: Mount) -> int:
     """Memory that the takeover record takes, both areas together."""
     opened = Path(f"/proc/{mount.process.pid}/fd")
-    areas = [each for each in opened.iterdir() if "s3mount record" in os.readlink(each)]
+    areas = [each for each in opened.iterdir() if "s3mount-record" in os.readlink(each)]
     assert len(areas) == 2
     return sum(os.stat(each).st_blocks for each in areas) * 512 // KIB
 
