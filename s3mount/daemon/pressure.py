@@ -19,6 +19,7 @@ import trio
 
 from s3mount.core.pressure import PressureRule, Step, Use
 from s3mount.daemon.allocator import resident_bytes, trim
+from s3mount.daemon.keeper import Keeper
 from s3mount.fs.budget import ByteBudget
 from s3mount.fs.filesystem import S3FileSystem
 from s3mount.limits import MemoryUse
@@ -51,11 +52,13 @@ class MemoryWatch:
 
     Args:
         memory: what may be used, and is.
+        keeper: is told, for its standby is in the same group.
     """
 
-    def __init__(self, budget: ByteBudget, memory: MemoryUse) -> None:
+    def __init__(self, budget: ByteBudget, memory: MemoryUse, keeper: Keeper) -> None:
         self._budget = budget
         self._memory = memory
+        self._keeper = keeper
         self._rule = PressureRule()
         self._counts: Counter[str] = Counter()
         self._arrived = 0
@@ -84,11 +87,13 @@ class MemoryWatch:
         step = self._rule.look(use, trio.current_time())
         if self._rule.is_short and not was_short:
             self._counts["times"] += 1
+            self._keeper.memory_is_short(is_short=True)
             log.warning(
                 "memory is short: %s of the %s of %s are in use, %s by this process; what is read ahead and remembered "
                 "is let go of", format_size(use.used), format_size(use.limit), what, format_size(resident_bytes()),
             )  # fmt: skip
         if step is Step.END:
+            self._keeper.memory_is_short(is_short=False)
             log.info("memory is no longer short: %s of the %s of %s are in use", *map(format_size, use), what)
         self._has_let_go = step is Step.SPECULATION
         if self._has_let_go:
