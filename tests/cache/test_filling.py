@@ -19,9 +19,7 @@ def new_file(work: Path) -> int:
 
 @pytest.mark.parametrize("size", [1, 64 * KIB, MIB - 1, MIB, MIB + 1, 3 * MIB + 4095, 8 * MIB])
 @pytest.mark.parametrize("refused", [None, "F_SETFL", "pwrite"])
-def test_a_file_has_what_was_given(
-    work: Path, monkeypatch: pytest.MonkeyPatch, size: int, refused: str | None
-) -> None:
+def test_a_file_has_what_was_given(work: Path, monkeypatch: pytest.MonkeyPatch, size: int, refused: str | None) -> None:
     """A file has header and content and ends there, whatever its size, also where the kernel refuses O_DIRECT."""
     real_fcntl = fcntl.fcntl
 
