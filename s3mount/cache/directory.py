@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from s3mount.cache.access import Access
+from s3mount.cache.buffers import PageBuffers
 from s3mount.cache.filling import FileFiller
 from s3mount.core.blockfile import VERSION
 from s3mount.core.cells import BLOCK_SIZE
@@ -59,12 +60,16 @@ class BlockDirectory:
     Args:
         path: of the directory; made if it is missing.
         group: gid of those who share it; None for one user.
+
+    Attributes:
+        buffers: what is read and written past the kernel's page cache lies in; one stock for both.
     """
 
     def __init__(self, path: Path, group: int | None = None) -> None:
         self.path = path
         self._access = Access(path, group)
-        self._filler = FileFiller()
+        self.buffers = PageBuffers()
+        self._filler = FileFiller(self.buffers)
         self._root = f"{path}/v{VERSION}"
         self._device = 0
         self._serial = 0

@@ -18,10 +18,14 @@ _LEAST_DIRECT = MIB
 
 
 class FileFiller:
-    """Writes whole files; not for two threads at once."""
+    """Writes whole files; not for two threads at once.
 
-    def __init__(self) -> None:
-        self._buffers = PageBuffers()
+    Args:
+        buffers: where aligned memory comes from.
+    """
+
+    def __init__(self, buffers: PageBuffers) -> None:
+        self._buffers = buffers
         self._may_be_direct = True
 
     def fill(self, fd: int, header: bytes, content: memoryview) -> None:
@@ -30,11 +34,11 @@ class FileFiller:
         Raises:
             OSError: not all of it was written.
         """
-        n_bytes = len(header) + len(content)
-        if not (len(content) >= _LEAST_DIRECT and self._may_be_direct and self._fill_directly(fd, header, content)):
-            fcntl.fcntl(fd, fcntl.F_SETFL, 0)
-            if os.pwritev(fd, [header, content], 0) != n_bytes:
-                raise OSError(errno.ENOSPC, "No space left on device")
+        may_be_direct = self._may_be_direct and len(content) >= _LEAST_DIRECT
+        if may_be_direct and self._fill_directly(fd, header, content):
+            return
+        if os.pwritev(fd, [header, content], 0) != len(header) + len(content):
+            raise OSError(errno.ENOSPC, "No space left on device")
 
     def _fill_directly(self, fd: int, header: bytes, content: memoryview) -> bool:
         """False where this file system cannot do it, and nothing was written."""
@@ -49,6 +53,7 @@ class FileFiller:
             if error.errno != errno.EINVAL:
                 raise
             self._may_be_direct = False
+            fcntl.fcntl(fd, fcntl.F_SETFL, 0)
             return False
         if n_written != len(pages):
             raise OSError(errno.ENOSPC, "No space left on device")

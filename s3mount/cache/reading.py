@@ -16,7 +16,6 @@ import os
 from contextlib import suppress
 from typing import NamedTuple
 
-from s3mount.cache.buffers import PageBuffers
 from s3mount.cache.descriptors import OpenBlock, OpenBlocks
 from s3mount.cache.directory import BlockDirectory
 from s3mount.core.blockfile import HEADER_BYTES, decode_header, granules_of
@@ -67,7 +66,7 @@ class BlockReader:
         self._directory = directory
         self._opened = opened
         self.attempts = RecentHits()
-        self._buffers = PageBuffers()
+        self._buffers = directory.buffers
         self._may_be_direct = True
 
     def read_nowait(self, content: CachedContent, span: ByteRange) -> Outcome | None:

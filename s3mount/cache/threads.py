@@ -7,6 +7,8 @@ comes back together, and one task looks after the time that all calls may take.
 
 A caller that is cancelled, or whose time is over, goes at once; the call ends by itself and its result is dropped,
 or it is not begun any more.
+
+Where a call is long, what it is handed over for costs nothing beside it, and `TaskThread` takes trio's own threads.
 """
 
 import errno
@@ -25,6 +27,20 @@ _LOOK_EVERY_S = 0.05
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+
+
+class TaskThread:
+    """Longer blocking calls of one task: one at a time, each in a thread of trio's.
+
+    A stop does not wait for a disk that hangs; what the thread does ends by itself, whole or not at all.
+    """
+
+    def __init__(self) -> None:
+        self._limiter = trio.CapacityLimiter(1)
+
+    async def run(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
+        """What the function returns or raises."""
+        return await trio.to_thread.run_sync(function, *args, abandon_on_cancel=True, limiter=self._limiter)
 
 
 class _Call:

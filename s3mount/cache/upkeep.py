@@ -10,7 +10,6 @@
 
 import itertools
 from collections.abc import Callable
-from typing import TypeVar, TypeVarTuple
 
 import trio
 
@@ -18,6 +17,7 @@ from s3mount.cache.descriptors import OpenBlocks
 from s3mount.cache.directory import BlockDirectory
 from s3mount.cache.faults import Faults
 from s3mount.cache.space import SpaceKeeper
+from s3mount.cache.threads import TaskThread
 from s3mount.cache.writing import BlockWriter
 from s3mount.core.lru import N_FOLDERS, BlockIndex
 
@@ -31,9 +31,6 @@ _LATER_REST = 19.0
 #: A folder that changed in the second before it was read may have changed after it, too.
 _SETTLED_NS = 1_000_000_000
 _NS = 1_000_000_000
-
-T = TypeVar("T")
-Ts = TypeVarTuple("Ts")
 
 
 class Upkeep:
@@ -63,7 +60,7 @@ class Upkeep:
         self._writer = writer
         self._faults = faults
         self._clock = clock
-        self._limiter = trio.CapacityLimiter(1)
+        self._in_thread = TaskThread().run
         self._used: dict[bytes, float] = {}
         self._read_at = [0] * N_FOLDERS
         self.is_scanned = trio.Event()
@@ -151,6 +148,3 @@ class Upkeep:
         self._index.reconcile(folder, blocks, began_s)
         self._read_at[folder] = int(began_s * _NS)
         return trio.current_time() - began_at
-
-    async def _in_thread(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
-        return await trio.to_thread.run_sync(function, *args, abandon_on_cancel=True, limiter=self._limiter)

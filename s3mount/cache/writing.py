@@ -9,13 +9,13 @@ import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar, TypeVarTuple
 
 import trio
 
 from s3mount.cache.directory import BlockDirectory, Space
 from s3mount.cache.faults import Faults, is_full
 from s3mount.cache.space import Exchange, SpaceKeeper, WriteJob
+from s3mount.cache.threads import TaskThread
 from s3mount.core.blockfile import HEADER_BYTES, encode_header
 from s3mount.core.lru import BlockIndex, KnownBlock
 from s3mount.units import MIB
@@ -27,9 +27,6 @@ _BATCH_BYTES = 8 * MIB
 _BATCH_BLOCKS = 64
 #: Between batches that follow each other the room is what the last one left: a hand-over to a thread less for each.
 _LOOK_EVERY_S = 0.05
-
-T = TypeVar("T")
-Ts = TypeVarTuple("Ts")
 
 
 class BlockWriter:
@@ -55,7 +52,7 @@ class BlockWriter:
         self._index = index
         self._faults = faults
         self._clock = clock
-        self._limiter = trio.CapacityLimiter(1)
+        self._in_thread = TaskThread().run
         self._queue: deque[WriteJob] = deque()
         self._names: dict[bytes, trio.Event] = {}
         self.queued_bytes = 0
@@ -191,10 +188,6 @@ class BlockWriter:
                 break
             written.append(KnownBlock(job.block.name, HEADER_BYTES + len(job.content), self._clock()))
         return written, failure, self._directory.space()
-
-    async def _in_thread(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
-        """A stop does not wait for a disk that hangs; what the thread does ends by itself, whole or not at all."""
-        return await trio.to_thread.run_sync(function, *args, abandon_on_cancel=True, limiter=self._limiter)
 
     def check_invariants(self) -> None:
         """Raises ValueError when the queue is larger than it may be, or miscounted."""

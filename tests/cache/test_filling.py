@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from s3mount.cache.buffers import PageBuffers
 from s3mount.cache.filling import FileFiller
 from s3mount.units import KIB, MIB
 
@@ -35,7 +36,7 @@ def test_a_file_has_what_was_given(work: Path, monkeypatch: pytest.MonkeyPatch, 
         monkeypatch.setattr(fcntl, "fcntl", no_direct)
     elif refused == "pwrite":
         monkeypatch.setattr(os, "pwrite", no_pwrite)
-    filler = FileFiller()
+    filler = FileFiller(PageBuffers())
     content = os.urandom(size)
     for _ in range(2):
         fd = new_file(work)
@@ -49,10 +50,10 @@ def test_large_files_go_past_the_kernels_memory(work: Path, monkeypatch: pytest.
     fd = new_file(work)
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwritev", lambda *_: 0)
-        FileFiller().fill(fd, HEADER, memoryview(bytes(MIB)))
+        FileFiller(PageBuffers()).fill(fd, HEADER, memoryview(bytes(MIB)))
         assert fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_DIRECT
         with pytest.raises(OSError, match="No space"):
-            FileFiller().fill(fd, HEADER, memoryview(bytes(MIB - 1)))
+            FileFiller(PageBuffers()).fill(fd, HEADER, memoryview(bytes(MIB - 1)))
     os.close(fd)
 
 
@@ -61,5 +62,5 @@ def test_a_short_write_is_a_full_disk(work: Path, monkeypatch: pytest.MonkeyPatc
     fd = new_file(work)
     monkeypatch.setattr(os, "pwrite", lambda *_: 4096)
     with pytest.raises(OSError, match="No space"):
-        FileFiller().fill(fd, HEADER, memoryview(bytes(MIB)))
+        FileFiller(PageBuffers()).fill(fd, HEADER, memoryview(bytes(MIB)))
     os.close(fd)
