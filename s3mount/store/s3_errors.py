@@ -195,6 +195,8 @@ def from_answer(code: str, message: str, status: int, *, region: str = "", **con
     if kind is errors.ObjectNotFound and context.get("operation") == "ListObjectsV2":
         # A LIST asks for no object; S3 says NoSuchBucket, and a web server says nothing.
         kind = errors.BucketNotFound if code and not code.isdigit() else errors.NotS3
+    if code == "ConditionalRequestConflict" and context.get("operation") == "CompleteMultipartUpload":
+        kind = errors.ObjectChanged  # S3 API: another write won, and this upload cannot be completed any more
     text = f"S3 answered {status} {code}".rstrip() + (f": {message}" if message else "")
     if kind is errors.WrongRegion:
         return errors.WrongRegion(text, region=region, **context)
