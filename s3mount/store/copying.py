@@ -37,12 +37,15 @@ async def copy_object(
             raise ObjectChanged("the object to be copied was replaced", key=source.key, operation="HeadObject")
         attributes = found.attributes
     upload = await writer.create_upload(key, attributes)
+    is_done = False
     try:
         parts = await _copied(writer, upload, source, plan_parts(source.size, source.size, (), MIN_PART))
-        return await writer.complete(upload, parts, condition)
-    except (StoreError, trio.Cancelled):
-        await abort_quietly(writer, upload)
-        raise
+        written = await writer.complete(upload, parts, condition)
+        is_done = True
+    finally:
+        if not is_done:
+            await abort_quietly(writer, upload)
+    return written
 
 
 async def abort_quietly(writer: Writer, upload: Upload) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from s3mount.core.attrs import ObjectId, ObjectStat
 from s3mount.core.ranges import ByteRange
 from s3mount.errors import AlreadyExists, ObjectChanged, ObjectNotFound, StoreError, UploadNotFound
+from s3mount.store.bodies import as_file
 from s3mount.store.checksums import checksum_of_body
 from s3mount.store.s3 import as_change, mapped, stat_from_head
 from s3mount.store.s3_errors import from_answer
@@ -62,7 +63,7 @@ class S3Writer:
         """See `Writer.put`."""
         with self._refused(key, "PutObject", condition):
             answer = await self._client.put_object(
-                Key=key, Body=b"".join(body), **self._checksum(body), **self._made(attributes, condition)
+                Key=key, Body=as_file(body), **self._checksum(body), **self._made(attributes, condition)
             )
             return Written(ObjectId(key, answer["ETag"]))
 
@@ -70,7 +71,7 @@ class S3Writer:
         """See `Writer.upload_part`."""
         with self._refused(upload.key, "UploadPart"):
             answer = await self._client.upload_part(
-                PartNumber=number, Body=b"".join(body), **self._checksum(body), **self._of(upload)
+                PartNumber=number, Body=as_file(body), **self._checksum(body), **self._of(upload)
             )
             return Part(number, answer["ETag"], size_of(body), self._checksum_in(answer))
 
