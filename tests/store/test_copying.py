@@ -165,10 +165,10 @@ async def test_what_a_server_keeps_is_found_out(
 
 @pytest.mark.server
 async def test_a_server_copies_in_parts(keys: None, weed: Server) -> None:
-    """Byte for byte, with its metadata, at a real server."""
+    """Byte for byte, with its metadata, at a real server; and a body larger than all that may be on its way is sent."""
     async with server_bucket("weed", weed, "crt") as bucket:
         content = bytes(range(256)) * (LARGE // 256) + b"x"
-        weed.client.put_object(Bucket=bucket.name, Key="source", Body=content, Metadata={"mode": "7"})
+        await bucket.writer.put("source", [content], attributes=Attributes({}, {"mode": "7"}))
         source = (await bucket.writer.describe("source")).stat
         await copy_object(bucket.writer, source, "copy", NEW)
         assert bucket.content("copy") == content
