@@ -21,7 +21,6 @@ from s3mount.core.ranges import ByteRange
 from s3mount.core.uploads import MIN_PART
 from s3mount.errors import AlreadyExists, KeyTooLong, ObjectChanged, ObjectNotFound, StoreError, UploadNotFound
 from s3mount.store.writing import ANYTHING, NEW, Attributes, Condition, Part, Upload
-from tests.store.conftest import CLIENTS
 from tests.store.writers import WriterBucket, fake_bucket, server_bucket
 from tests.support.content import make_content
 from tests.support.servers import Server
@@ -37,11 +36,7 @@ ODD_KEYS = (
         "fake",
         "guarded",
         "patient",
-        *(
-            pytest.param(f"{server}-{client}", marks=pytest.mark.server)
-            for server in ("moto", "weed")
-            for client in CLIENTS
-        ),
+        *(pytest.param(each, marks=pytest.mark.server) for each in ("moto-crt", "weed-crt", "weed-aiobotocore")),
     ]
 )
 async def bucket(request: pytest.FixtureRequest, keys: None) -> AsyncIterator[WriterBucket]:
