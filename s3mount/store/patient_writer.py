@@ -191,7 +191,7 @@ class PatientWriter:
         Raises:
             StoreError: the refusal, if none did.
         """
-        if not (doubt.is_there and token):
+        if not doubt.is_there:
             raise refusal
         try:
             found = await self.describe(key)

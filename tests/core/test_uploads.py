@@ -89,6 +89,14 @@ def test_a_patch_sends_one_smallest_part() -> None:
     assert [part.span for part in plan if not part.is_copy] == [ByteRange(GIB - 10, GIB)]
 
 
+def test_what_is_too_small_to_be_copied_is_sent() -> None:
+    """Of 8 MiB between two changes 5 go with the first one, and 3 are no part that S3 would take."""
+    changed = [ByteRange(0, 1), ByteRange(8 * MIB, 8 * MIB + 1)]
+    plan = plan_parts(GIB, GIB, changed, PART)
+    check_limits(plan, GIB)
+    assert min(part.span.start for part in plan if part.is_copy) > 8 * MIB
+
+
 def test_a_truncated_object_is_copied() -> None:
     """Cut off at any byte, nothing is sent; an empty one has no parts."""
     assert all(part.is_copy for part in plan_parts(100 * MIB + 1, GIB, [], PART))

@@ -258,8 +258,9 @@ async def test_large_bodies_have_longer(autojump_clock: MockClock) -> None:
     """The deadline grows by a second for each MiB, of one attempt and of all; what stalls fails then."""
     fake = FakeStore()
     writer = FakeWriter(fake, latency_s=65.0)
-    guarded = GuardedWriter(writer, WriteGuardConfig(deadline_s=60.0))
-    patient = PatientWriter(guarded, Retries(Patience(60.0, 0.0, 1)))
+    lost = FaultyWriter(writer, lambda name, key, number: ("request", StoreFailure("lost")) if number == 1 else None)
+    guarded = GuardedWriter(lost, WriteGuardConfig(deadline_s=60.0))
+    patient = PatientWriter(guarded, Retries(Patience(60.0, 0.0, 2), chance=lambda: 0.0))
     await patient.put("large", [bytes(8 * MIB)])
     began = trio.current_time()
     with pytest.raises(StoreTimeout, match="60 s"):
