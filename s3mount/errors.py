@@ -117,6 +117,30 @@ class ObjectChanged(StoreError):
     """The object under that key is no longer the version asked for (If-Match failed, or gone)."""
 
 
+class AlreadyExists(StoreError):
+    """There is an object under a key that was to be a new one (If-None-Match failed)."""
+
+
+class UploadNotFound(StoreError):
+    """No such multipart upload: it was completed, aborted, or never there."""
+
+
+class ObjectTooLarge(StoreError):
+    """Larger than the server takes."""
+
+
+class KeyTooLong(StoreError):
+    """The key has more bytes than the server takes (S3: 1,024)."""
+
+
+class StorageFull(StoreError):
+    """The server's disks or the account's quota are full."""
+
+
+class NotSupported(StoreError):
+    """The server does not have that operation, header or condition."""
+
+
 class ArchivedObject(StoreError):
     """The object is in an archive storage class and has not been restored."""
 

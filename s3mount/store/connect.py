@@ -44,10 +44,12 @@ class Connection:
     """A bucket that answered.
 
     Attributes:
+        client: of aiobotocore, open as long as the connection.
         root_page: the first page of the prefix, asked for at `root_asked_at` (trio's clock); None
             where S3 denies it and `S3Config.may_list` is False.
     """
 
+    client: Any
     catalogue: ObjectStore
     reader: CrtReader
     region: str
@@ -131,7 +133,7 @@ async def connect(s3: S3Config, crt: CrtConfig, known_region: str | None = None)
                     raise
         if found.page is None:
             log.info("S3 denies listing; only what is asked for by its path is there")
-        yield Connection(found.catalogue, reader, region, found.page, found.asked_at)
+        yield Connection(client, found.catalogue, reader, region, found.page, found.asked_at)
 
 
 @dataclass(frozen=True)
