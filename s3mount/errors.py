@@ -63,6 +63,18 @@ class StaleInode(FileSystemError):
     """The bucket no longer has that content under that name; the kernel looks it up again by itself."""
 
 
+class NotKept(FileSystemError):
+    """Bytes of a file being written that are in S3 already, inside an upload that nobody can read, and not here."""
+
+
+class SpoolFull(FileSystemError):
+    """The spool's disk has no room that may be used."""
+
+
+class SpoolFailed(FileSystemError):
+    """The spool's disk failed."""
+
+
 # -- what S3 answered -----------------------------------------------------------------------
 
 

@@ -115,7 +115,7 @@ async def connect(s3: S3Config, crt: CrtConfig, known_region: str | None = None)
         if known_region is not None:
             endpoint = await session.endpoint(client, region)
             reader = await stack.enter_async_context(crt_reader(endpoint, credentials, session.ca_bundle, s3, crt))
-            yield Connection(S3Store(client, s3), reader, region, None, trio.current_time())
+            yield Connection(client, S3Store(client, s3), reader, region, None, trio.current_time())
             return
         found = await _probe(client, s3, region, deadline)
         if found.region != region:
