@@ -48,6 +48,7 @@ class PartSender:
         retire: called when a part was sent, or failed.
 
     Attributes:
+        key: may change while no upload has begun.
         failure: the first.
     """
 
@@ -55,7 +56,7 @@ class PartSender:
         self, tools: StreamTools, key: str, attributes: Attributes, keep: Keep | None, retire: Callable[[], None]
     ) -> None:
         self._tools = tools
-        self._key = key
+        self.key = key
         self._attributes = attributes
         self._keep = keep
         self._retire = retire
@@ -76,10 +77,10 @@ class PartSender:
         try:
             with part.scope:
                 upload = await self._begun()
-                await part.send(self._tools.writer, upload, self._tools.counts)
-                if self._keep is not None and part.is_here:
-                    await self._keep(part.start, part.body())
-                    await part.send(self._tools.writer, upload, self._tools.counts)  # it was patched meanwhile
+                while not part.is_sent:
+                    await part.send(self._tools.writer, upload, self._tools.counts)
+                    if self._keep is not None and part.is_here:
+                        await self._keep(part.start, part.body())  # meanwhile it may be patched
         except StoreError as error:
             self.failure = self.failure or error
         finally:
@@ -91,7 +92,7 @@ class PartSender:
     async def _begun(self) -> Upload:
         async with self._creating:
             if self._upload is None:
-                self._upload = await self._tools.writer.create_upload(self._key, self._attributes)
+                self._upload = await self._tools.writer.create_upload(self.key, self._attributes)
             return self._upload
 
     async def complete(self, parts: list[StreamedPart], condition: Condition) -> Written:

@@ -104,7 +104,7 @@ class StreamedPart:
         """Bytes of the object that lie in it; nothing when it is not here."""
         if self._buffer is None:
             return b""
-        return self._buffer.read(span.start - self.start, span.stop - self.start)
+        return self._buffer.read(max(0, span.start - self.start), span.stop - self.start)
 
     async def send(self, writer: Writer, upload: Upload, counts: StreamStatistics) -> None:
         """Let S3 have it as it is at the end.

@@ -122,21 +122,16 @@ class StreamingWriter:
             if part.sent is not None and not part.is_busy:
                 self._sender.start(part)
 
-    def read_nowait(self, span: ByteRange) -> bytes | None:
-        """Bytes of a range within the file, if all of them are here."""
-        parts = self._covering(span)
-        return None if parts is None else b"".join(part.read(span) for part in parts)
+    def held_in(self, span: ByteRange) -> list[tuple[int, bytes]]:
+        """(offset, bytes) of what of a range is in memory, in order."""
+        parts = [part for part in self._parts if part.is_here and part.span.overlaps(span)]
+        return [(max(part.start, span.start), part.read(span)) for part in parts]
 
     def _covering(self, span: ByteRange) -> list[StreamedPart] | None:
         """The parts of a range; None when one is not here."""
         parts = [part for part in self._parts if part.span.overlaps(span)]
         covered = sum(part.span.intersection(span).length for part in parts if part.is_here)
         return parts if covered == span.length else None
-
-    @property
-    def held(self) -> list[tuple[int, bytes]]:
-        """(offset, bytes) of all that is in memory."""
-        return [(part.start, part.read(part.span)) for part in self._parts if part.is_here]
 
     @property
     def has_begun(self) -> bool:
@@ -185,6 +180,12 @@ class StreamingWriter:
         body = [piece for part in self._parts for piece in part.body()]
         self._tools.counts.puts += 1
         return await self._tools.writer.put(self._key, body, condition, self._attributes)
+
+    def moved(self, version: ObjectId) -> None:
+        """What was published, and what will be, has that key now."""
+        if self.published is not None:
+            self._key = self._sender.key = version.key
+            self.published = (version, self.published[1])
 
     async def abort(self) -> None:
         """Let nothing be left, here or in S3, but for what is published; nothing can be written after it."""

@@ -2,19 +2,30 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar, TypeVarTuple
 
 import trio
 
+from s3mount.core.attrs import ObjectId, ObjectStat
+from s3mount.core.ranges import ByteRange
 from s3mount.errors import StoreError, StoreFailure
 from s3mount.fs.budget import ByteBudget
+from s3mount.fs.draft import Draft
+from s3mount.fs.draft_content import DraftTools
+from s3mount.fs.drafts import Drafts, Opening
 from s3mount.fs.part_sender import StreamTools
 from s3mount.fs.parts import StreamStatistics
+from s3mount.fs.spool import Spool
+from s3mount.fs.spooled import SpoolTools
 from s3mount.fs.write_room import WriteRoom
 from s3mount.units import MIB
 from tests.support.fake_store import FakeStore
 from tests.support.fake_writer import FakeWriter, FaultyWriter, Loss
 
 PART = 5 * MIB
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 class Streams:
@@ -29,6 +40,14 @@ class Streams:
 
     def content(self, key: str = "a") -> bytes:
         return self.store.objects[key][1]
+
+
+class Inline:
+    """Where blocking calls are made in these tests: on the loop, so that MockClock does not run ahead of them."""
+
+    async def run(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
+        await trio.lowlevel.checkpoint()
+        return function(*args)
 
 
 def no_fault(_name: str, _key: str, _number: int) -> None:
@@ -62,3 +81,49 @@ def ramp(start: int, length: int) -> bytes:
     unit = bytes(range(251))
     skip = start % 251
     return (unit * (length // 251 + 2))[skip : skip + length]
+
+
+class Writing:
+    """The drafts of one daemon.
+
+    Attributes:
+        base_reads: what was read of base versions.
+    """
+
+    def __init__(self, made: Streams, nursery: trio.Nursery, directory: Path, *, keeps_streamed: bool = True) -> None:
+        self.made = made
+        self.base_reads: list[ByteRange] = []
+        self.spool = Spool(directory, Inline(), min_free_share=0.0)
+        spool_tools = SpoolTools(self.spool, self._read_base, made.tools)
+        self.tools = DraftTools(spool_tools, lambda: 1_800_000_000.0, keeps_streamed=keeps_streamed)
+        self.drafts = Drafts(self.tools, nursery)
+
+    async def _read_base(self, version: ObjectId, span: ByteRange) -> bytes:
+        self.base_reads.append(span)
+        return await self.made.store.get_range(version, span)
+
+    def found(self, key: str = "a") -> ObjectStat | None:
+        there = self.made.store.objects.get(key)
+        return there[0] if there else None
+
+    async def open(self, key: str = "a", **flags: bool) -> Draft:
+        return await self.drafts.open(key, self.found(key), Opening(**flags))
+
+
+@asynccontextmanager
+async def writing(
+    directory: Path,
+    budget_bytes: int = 256 * MIB,
+    fault: Callable[[str, str, int], Loss | None] = no_fault,
+    *,
+    keeps_streamed: bool = True,
+) -> AsyncIterator[Writing]:
+    """Drafts; at the end nothing is left of them, but for what is acknowledged."""
+    async with streams(budget_bytes, fault) as made, trio.open_nursery() as nursery:
+        each = Writing(made, nursery, directory, keeps_streamed=keeps_streamed)
+        yield each
+        each.drafts.check_invariants()
+        nursery.cancel_scope.cancel()
+        with trio.CancelScope(shield=True):
+            await each.drafts.close()
+        assert each.spool.n_files == 0, "a file of the spool is left open"
