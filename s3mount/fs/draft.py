@@ -90,7 +90,7 @@ class Draft:
     @property
     def where(self) -> str:
         """The spool's file, for messages."""
-        return self._content.spooled.name
+        return self._content.spooled.where
 
     # -- changing and reading it ----------------------------------------------------------------
 

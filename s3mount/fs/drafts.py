@@ -42,7 +42,7 @@ class Opening(NamedTuple):
 
 @dataclass(frozen=True)
 class DraftStatistics:
-    """Attributes: files being written; of which streams; acknowledged and not in S3; refused since the start."""
+    """Files being written, of which streams, of which acknowledged and not in S3; refused since the start."""
 
     drafts: int
     streams: int
@@ -123,7 +123,7 @@ class Drafts:
         """One more handle on what is being written, if anything is; pair it with `release`.
 
         Raises:
-            StoreError: what was acknowledged could not be written to S3, which an open does before it is answered.
+            StoreError: what was acknowledged could not be written to S3.
         """
         draft = self._drafts.get(key)
         if draft is not None:
@@ -181,8 +181,7 @@ class Drafts:
         What was written before is in the copy; what is written meanwhile waits.
 
         Raises:
-            KeyError: there is no draft.
-            As `Draft.fsync`, and what `copy` raises; then nothing was renamed.
+            KeyError: there is no draft.  And as `Draft.move`.
         """
         draft = self._drafts[old_key]
         await draft.move(copy)
@@ -203,8 +202,7 @@ class Drafts:
     async def recover(self) -> int:
         """Take over what dead daemons had acknowledged, and upload it; returns how many files.
 
-        Raises:
-            SpoolFailed: the spool's disk.
+        Raises: SpoolFailed.
         """
         found = await recovered(self._tools, self._drafts.__contains__)
         for draft in found:

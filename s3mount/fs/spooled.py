@@ -71,9 +71,9 @@ class SpooledContent:
         return self.extents.size
 
     @property
-    def name(self) -> str:
-        """Of the spool's file, for messages and marks; empty when there is none."""
-        return self._file.name if self._file else ""
+    def where(self) -> str:
+        """Path of the spool's file, for messages; empty when there is none."""
+        return str(self._file.path) if self._file else ""
 
     async def write(self, offset: int, body: Body) -> None:
         """Bytes at an offset; beyond the end they leave zeros behind.
