@@ -4,8 +4,8 @@
     acknowledged  unsaved, but safe in the spool's journal: only appends came      an upload follows soon
     saved         S3 has it; the next write makes it unsaved again, over the version that was written
 
-What S3 refuses (decision 0051): a stream is over, its next calls raise what was the matter; a spooled file is as it
-was, the next fsync or close tries again; what was acknowledged stays on disk whatever happens.
+What S3 refuses (decision 0051): a stream is over, its next calls raise what was the matter until it is cut
+off to nothing; a spooled file is as it was, the next fsync or close tries again; what was acknowledged stays on disk.
 
 INVARIANT: one call at a time changes it or makes it durable; a write waits for the upload of those before it.
 INVARIANT: what is acknowledged was only appended to since it was saved, and is spooled.

@@ -141,6 +141,7 @@ class DraftContent:
         stream, size = self._stream, self.size
         if stream is None:
             return
+        stream.raise_failure()
         for offset, content in stream.held_in(ByteRange(0, size)):
             await self.spooled.write(offset, [content])
         if not self.spooled.holds(ByteRange(0, stream.size)):
@@ -160,6 +161,7 @@ class DraftContent:
         stream, span = self._stream, ByteRange(min(offset, self.size), min(offset + length, self.size))
         if stream is None:
             return await self.spooled.read(span)
+        stream.raise_failure()
         content, here = bytearray(span.length), []
         for start, held in stream.held_in(span):
             content[start - span.start : start - span.start + len(held)] = held

@@ -78,7 +78,7 @@ class StreamingWriter:
 
     def _open_part(self) -> StreamedPart:
         """The part that takes the next byte."""
-        self._raise_failure()
+        self.raise_failure()
         if not self._parts and self.published is not None:
             self._copy_published(*self.published)
         if self._parts and self._parts[-1].room and not self._parts[-1].is_busy:
@@ -110,7 +110,7 @@ class StreamingWriter:
             NotKept: some of them are not here; nothing was changed.
             StoreError: as `append`.
         """
-        self._raise_failure()
+        self.raise_failure()
         span = ByteRange(offset, offset + len(data))
         parts = self._covering(span)
         if parts is None or span.stop > self.size:
@@ -147,7 +147,8 @@ class StreamingWriter:
         for part in kept[1 : 1 - _KEPT]:
             part.drop()
 
-    def _raise_failure(self) -> None:
+    def raise_failure(self) -> None:
+        """Raises StoreError if a part could not be sent, or the end failed."""
         if self._sender.failure is not None:
             raise self._sender.failure
 
@@ -174,7 +175,7 @@ class StreamingWriter:
         return written
 
     async def _completed(self, condition: Condition) -> Written:
-        self._raise_failure()
+        self.raise_failure()
         if self.has_begun:
             return await self._sender.complete(self._parts, condition)
         body = [piece for part in self._parts for piece in part.body()]
