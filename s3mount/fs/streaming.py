@@ -176,8 +176,10 @@ class StreamingWriter:
 
     async def _completed(self, condition: Condition) -> Written:
         self.raise_failure()
+        if self.published is not None and not self._parts:
+            return Written(self.published[0])  # nothing came since: without its parts an object would be empty
         if self.has_begun:
-            return await self._sender.complete(self._parts, condition)
+            return await self._sender.complete([part for part in self._parts if part.span.length], condition)
         body = [piece for part in self._parts for piece in part.body()]
         self._tools.counts.puts += 1
         return await self._tools.writer.put(self._key, body, condition, self._attributes)

@@ -32,7 +32,7 @@ number = st.integers(0, 9)
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("open"), st.integers(0, 1), st.integers(0, len(FLAGS) - 1)),
-        st.tuples(st.just("open"), st.integers(0, 1), st.just(2)),
+        st.tuples(st.just("open"), st.integers(0, 1), st.sampled_from([2, 3])),
         st.tuples(st.just("append"), number, st.integers(1, 30)),
         st.tuples(st.just("append"), number, st.just(2 * MIB)),
         st.tuples(st.just("write"), number, st.integers(0, 30)),
@@ -46,7 +46,8 @@ steps = st.lists(
         st.tuples(st.just("refuse"), st.just(0), st.integers(1, 3)),
         st.tuples(st.just("kill"), st.just(0), st.just(0)),
     ),
-    max_size=25,
+    min_size=12,
+    max_size=40,
 )
 
 
@@ -77,7 +78,7 @@ class Program:
 async def run_program(program: list[tuple[str, int, int]], directory: Path) -> None:
     model = Program(directory)
     async with streams(64 * MIB, model.fault) as made:
-        rest = program
+        rest = [("other", 1, 20), *program]
         while rest:  # one daemon after the other
             async with trio.open_nursery() as nursery:
                 each = Writing(made, nursery, directory)

@@ -172,6 +172,19 @@ async def test_writing_goes_on_after_fsync(first: int) -> None:
         await stream.abort()
 
 
+async def test_nothing_new_since_fsync() -> None:
+    """A second end without a byte between is the same object, without a request."""
+    async with streams() as made:
+        stream = StreamingWriter(made.tools, "a")
+        await write(stream, PART)
+        first = await stream.finish(NEW)
+        again = await stream.finish(Condition(first.id.etag))
+        assert again.id == first.id
+        assert made.content() == ramp(0, PART)
+        assert made.writer.counts == {"puts": 1}
+        await stream.abort()
+
+
 async def test_another_host_was_there() -> None:
     """A condition that does not hold fails the end, and leaves the other's object and no upload."""
     for size in (3, 2 * PART + 1):
