@@ -2,9 +2,13 @@
 
 O_DIRECT wants pages (open(2)), and fresh memory costs a page fault for each page, more CPU than the read itself:
 what nobody looks at any more is lent again.  A view keeps its memory from being lent, however often it is
-sliced or handed on; nobody gives anything back.
+sliced or handed on; nobody gives anything back.  So a read that was given up writes into memory that is its own
+until it ends.
 
-INVARIANT: memory is either idle or under a view; idle is at most `_MOST_IDLE`, beyond it goes to the kernel.
+The mappings are shared (with nobody): a fork beside a direct read into private memory can lose what is read (open(2)).
+
+INVARIANT: memory is either idle or under a view; of each size idle are about as many as `_SIZES` says, beyond it goes
+to the kernel.
 """
 
 import ctypes
@@ -14,11 +18,11 @@ from typing import Any
 
 from s3mount.units import KIB, MIB
 
-#: A small file, the largest buffered read of a mount, a part; each with the page of a header before it.
-_SIZES = (256 * KIB, MIB + 64 * KIB, 8 * MIB + 64 * KIB)
+#: A small file, the largest buffered read of a mount, a part, each with the page of a header before it; and how many
+#: lie idle: what threads read at once (cache.patience), of parts what comes back when one stream ends.  24.4 MiB for
+#: each directory.
+_SIZES = {256 * KIB: 16, MIB + 64 * KIB: 4, 8 * MIB + 64 * KIB: 2}
 _ARRAYS: dict[int, Any] = {size: ctypes.c_ubyte * size for size in _SIZES}
-#: What two streams have in flight.
-_MOST_IDLE = 16 * MIB
 
 
 class _Loan(weakref.ref[Any]):
@@ -56,8 +60,9 @@ class PageBuffers:
 
     def _take_back(self, loan: weakref.ref[Any]) -> None:
         memory = self._lent.pop(id(loan)).memory
-        if self.idle_bytes + len(memory) <= _MOST_IDLE:
-            self._idle[len(memory)].append(memory)
+        idle = self._idle[len(memory)]
+        if len(idle) < _SIZES[len(memory)]:
+            idle.append(memory)
 
     @property
     def idle_bytes(self) -> int:

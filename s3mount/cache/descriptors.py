@@ -109,16 +109,25 @@ class OpenBlocks:
         return [] if block.pins else [block.fd, block.direct_fd]
 
     def removed(self) -> list[bytes]:
-        """The names of open blocks that have no name on disk any more."""
-        with self._lock:
-            blocks = list(self._blocks.values())
-            for block in blocks:
-                block.pins += 1
+        """The names of open blocks that have no name on disk any more.
+
+        Raises:
+            OSError: the disk failed.
+        """
         gone = []
-        for block in blocks:
-            if os.fstat(max(block.fd, block.direct_fd)).st_nlink == 0:
-                gone.append(block.name)
-            self.unpin(block)
+        with self._lock:
+            names = list(self._blocks)
+        for name in names:
+            with self._lock:
+                block = self._blocks.get(name)
+                if block is None:
+                    continue
+                block.pins += 1
+            try:
+                if os.fstat(max(block.fd, block.direct_fd)).st_nlink == 0:
+                    gone.append(name)
+            finally:
+                self.unpin(block)
         return gone
 
     def close(self) -> None:

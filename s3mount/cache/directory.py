@@ -18,6 +18,7 @@ are ever removed.
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
@@ -26,6 +27,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from s3mount.cache.access import Access
+from s3mount.cache.filling import FileFiller
 from s3mount.core.blockfile import VERSION
 from s3mount.core.cells import BLOCK_SIZE
 from s3mount.core.lru import N_FOLDERS, KnownBlock
@@ -62,6 +64,7 @@ class BlockDirectory:
     def __init__(self, path: Path, group: int | None = None) -> None:
         self.path = path
         self._access = Access(path, group)
+        self._filler = FileFiller()
         self._root = f"{path}/v{VERSION}"
         self._device = 0
         self._serial = 0
@@ -77,11 +80,8 @@ class BlockDirectory:
             if not self.path.exists():
                 with contextlib.suppress(FileExistsError):  # another mount starts now
                     self._access.make_folder(str(self.path))
-            self._access.check(str(self.path))
+            self._make_and_check()
             self._device = os.stat(self.path).st_dev
-            self._make_folders()
-            for folder in self._folders():
-                self._access.check(folder)
         except OSError as error:
             raise BadOption(
                 f"--cache {self.path}: {error.strerror}; name a directory this user may write to, on a local disk"
@@ -92,20 +92,25 @@ class BlockDirectory:
         for name in ("new", *(f"{number:02x}" for number in range(N_FOLDERS))):
             yield f"{self._root}/{name}"
 
-    def _make_folders(self) -> None:
+    def _make_and_check(self) -> None:
+        self._access.check(str(self.path))
         for folder in self._folders():
             with contextlib.suppress(FileExistsError):
                 self._access.make_folder(folder)
+            self._access.check(folder)
 
     def restore(self) -> None:
-        """Make the folders again, if the directory is there and on the disk it was on.
+        """Make the folders again, if the directory is there, on the disk it was on, and only its users may change it.
 
         Raises:
-            OSError: it is not; on another disk it would fill that one.
+            OSError: it is not; on another disk it would fill that one, and who made it could forge what is in it.
         """
         if os.stat(self.path).st_dev != self._device:
             raise FileNotFoundError(2, "another file system is mounted there", str(self.path))
-        self._make_folders()
+        try:
+            self._make_and_check()
+        except BadOption as error:
+            raise PermissionError(errno.EPERM, str(error), str(self.path)) from error
 
     def path_of(self, name: bytes) -> str:
         """Where a block is, if it is."""
@@ -132,9 +137,7 @@ class BlockDirectory:
         fd = self._access.make_file(new)
         try:
             try:
-                written = os.writev(fd, [header, content])
-                if written != len(header) + len(content):
-                    raise OSError(28, "No space left on device", new)
+                self._filler.fill(fd, header, content)
             finally:
                 os.close(fd)
             os.rename(new, self.path_of(name))

@@ -100,8 +100,10 @@ class PatientReader:
         outcome, took_s = None, 0.0
         try:
             threads = self._large if span.length >= _LARGE else self._threads
-            outcome, took_s = await threads.run_for(give_up_s, self._read_and_clear, content, span)
+            outcome, took_s, failure = await threads.run_for(give_up_s, self._read_and_clear, content, span)
             self._faults.note_good(self._faults.reading)
+            if failure is not None:
+                self._faults.note("remove", failure)
         except OSError as error:
             self._faults.note("read", error, self._faults.reading)
         except trio.TooSlowError:
@@ -121,15 +123,19 @@ class PatientReader:
             nursery.start_soon(self._threads.watch)
             nursery.start_soon(self._large.watch)
 
-    def _read_and_clear(self, content: CachedContent, span: ByteRange) -> tuple[Outcome, float]:
-        """What the disk has, and how long it took without waiting for a thread."""
+    def _read_and_clear(self, content: CachedContent, span: ByteRange) -> tuple[Outcome, float, OSError | None]:
+        """What the disk has, how long it took without waiting for a thread, and why a wrong block is still there."""
         began_at = self._timer()
         outcome = self._reader.read(content, span)
         took_s = self._timer() - began_at
+        failure = None
         for name in outcome.wrong:
             self._opened.drop(name)
-            self._directory.remove(name)
-        return outcome, took_s
+            try:
+                self._directory.remove(name)
+            except OSError as error:  # a disk that is read-only now goes on being read
+                failure = error
+        return outcome, took_s, failure
 
     def _note(self, outcome: Outcome) -> None:
         for block in outcome.used:

@@ -13,6 +13,7 @@ large pieces.  The header of a block that is not open yet comes with its first g
 
 import errno
 import os
+from contextlib import suppress
 from typing import NamedTuple
 
 from s3mount.cache.buffers import PageBuffers
@@ -26,9 +27,9 @@ from s3mount.units import KIB
 
 #: Copying and verifying more than that on the loop takes longer than handing it to a thread.
 MOST_NOWAIT = 256 * KIB
-#: The kernel has the pages in part or not at all, or this file system cannot say (tmpfs before 6.x).
 #: Three granules: what jumps ask for stays in the kernel's memory.
 LEAST_DIRECT = 96 * KIB
+#: The kernel has the pages in part or not at all, or this file system cannot say (tmpfs before 6.x).
 _NOT_NOW = (errno.EAGAIN, errno.EOPNOTSUPP)
 
 
@@ -106,10 +107,11 @@ class BlockReader:
         Raises:
             OSError: the disk failed.
         """
+        might_be_direct = self._may_be_direct
         try:
             return self._read(content, span)
         except OSError as error:
-            if error.errno != errno.EINVAL or not self._may_be_direct:
+            if error.errno != errno.EINVAL or not might_be_direct:
                 raise
         self._may_be_direct = False  # a file system without O_DIRECT
         return self._read(content, span)
@@ -200,7 +202,8 @@ class BlockReader:
     def _open_file(self, name: bytes, *, is_direct: bool) -> int:
         fd = self._directory.open(name, is_direct=is_direct)
         if not is_direct and self._may_be_direct:  # else large reads use it, too
-            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+            with suppress(OSError):  # advice
+                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
         return fd
 
     def _pread(self, fd: int, offset: int, length: int, *, is_direct: bool) -> memoryview:

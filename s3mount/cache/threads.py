@@ -5,9 +5,11 @@ A read of 4 KiB that is not in the kernel's memory takes 80 us of CPU; `trio.to_
 a limiter, calls back into trio, a cancel scope, and a wake-up of the loop for each: what ended meanwhile
 comes back together, and one task looks after the time that all calls may take.
 
-A caller that is cancelled, or whose time is over, goes at once; the call ends by itself and its result is dropped.
+A caller that is cancelled, or whose time is over, goes at once; the call ends by itself and its result is dropped,
+or it is not begun any more.
 """
 
+import errno
 import math
 import threading
 from collections import deque
@@ -26,7 +28,13 @@ Ts = TypeVarTuple("Ts")
 
 
 class _Call:
-    """Attributes: the task that waits, or None when it went; until when; what the function gave or raised."""
+    """A call.
+
+    Attributes:
+        task: that waits; None when it went, or was woken: a task is woken once.
+        until: when it is given up.
+        result: what the function gave or raised.
+    """
 
     __slots__ = ("args", "function", "result", "task", "until")
 
@@ -36,6 +44,12 @@ class _Call:
         self.args = args
         self.until = math.inf
         self.result: outcome.Outcome[Any] | None = None
+
+    def wake(self, result: outcome.Outcome[Any]) -> None:
+        """Give the caller that, unless it went or got something before."""
+        task, self.task = self.task, None
+        if task is not None:
+            trio.lowlevel.reschedule(task, result)
 
 
 class CallThreads:
@@ -56,7 +70,11 @@ class CallThreads:
         self._is_limiting = trio.Event()
 
     async def run(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
-        """What the function returns or raises, called in a thread."""
+        """What the function returns or raises, called in a thread.
+
+        Raises:
+            OSError: the system gives this process no thread.
+        """
         result: T = await self._run(_Call(trio.lowlevel.current_task(), function, args))
         return result
 
@@ -65,6 +83,7 @@ class CallThreads:
 
         Raises:
             TooSlowError: it took longer.
+            OSError: the system gives this process no thread.
         """
         call = _Call(trio.lowlevel.current_task(), function, args)
         call.until = trio.current_time() + seconds
@@ -83,18 +102,15 @@ class CallThreads:
             await trio.sleep(_LOOK_EVERY_S)
             now = trio.current_time()
             for call in self._limited:
-                if call.until <= now and call.task is not None:
-                    task, call.task = call.task, None
-                    trio.lowlevel.reschedule(task, outcome.Error(trio.TooSlowError()))
+                if call.until <= now:
+                    call.wake(outcome.Error(trio.TooSlowError()))
             if not self._limited:
                 self._is_limiting = trio.Event()
 
     async def _run(self, call: _Call) -> Any:
         self._in_flight += 1
         if self._in_flight > self._n_threads < self._most:
-            self._n_threads += 1
-            token = trio.lowlevel.current_trio_token()
-            threading.Thread(target=self._work, args=(token,), name=self._name, daemon=True).start()
+            self._start_thread()
         self._calls.put(call)
 
         def abandon(_: object) -> trio.lowlevel.Abort:
@@ -102,6 +118,17 @@ class CallThreads:
             return trio.lowlevel.Abort.SUCCEEDED
 
         return await trio.lowlevel.wait_task_rescheduled(abandon)
+
+    def _start_thread(self) -> None:
+        token = trio.lowlevel.current_trio_token()
+        try:
+            threading.Thread(target=self._work, args=(token,), name=self._name, daemon=True).start()
+        except RuntimeError as error:
+            if self._n_threads:
+                return  # those that there are do it
+            self._in_flight -= 1
+            raise OSError(errno.EAGAIN, str(error)) from error
+        self._n_threads += 1
 
     def close(self) -> None:
         """End the threads, each when its call has ended."""
@@ -111,7 +138,8 @@ class CallThreads:
 
     def _work(self, token: trio.lowlevel.TrioToken) -> None:
         while (call := self._calls.get()) is not None:
-            call.result = outcome.capture(call.function, *call.args)
+            if call.task is not None:
+                call.result = outcome.capture(call.function, *call.args)
             self._ended.append(call)
             if not self._is_coming_back:  # else those that are come back after this one was appended
                 self._is_coming_back = True
@@ -125,5 +153,5 @@ class CallThreads:
         while self._ended:
             call = self._ended.popleft()
             self._in_flight -= 1
-            if call.task is not None and call.result is not None:
-                trio.lowlevel.reschedule(call.task, call.result)
+            if call.result is not None:
+                call.wake(call.result)

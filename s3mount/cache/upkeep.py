@@ -79,7 +79,7 @@ class Upkeep:
             try:
                 await self.give_way()
                 if turn % _TOUCH_EVERY == 0:
-                    await self._in_thread(self.flush)
+                    await self.flush()
                 for name in await self._in_thread(self._tidy):
                     self._index.discard(name)
             except OSError as error:
@@ -101,13 +101,16 @@ class Upkeep:
             self._opened.drop(name)
         return removed
 
-    def flush(self) -> None:
+    async def flush(self) -> None:
         """Write down the last uses.
 
         Raises:
             OSError: the disk failed; what was not written down is lost.
         """
         used, self._used = self._used, {}
+        await self._in_thread(self._touch, used)
+
+    def _touch(self, used: dict[bytes, float]) -> None:
         for name, now in used.items():
             self._directory.touch(name, now)
 
@@ -116,8 +119,7 @@ class Upkeep:
         while True:
             rest = _LATER_REST if self.is_scanned.is_set() else _FIRST_PASS_REST
             try:
-                space = await self._in_thread(self._directory.space)
-                await self._in_thread(self._directory.clean, self._clock(), self._keeper.room(space))
+                await self._clean()
                 times = await self._in_thread(self._directory.folder_times)
                 for folder in range(N_FOLDERS):
                     if times[folder] + _SETTLED_NS > self._read_at[folder]:
@@ -127,11 +129,23 @@ class Upkeep:
                 self._faults.note("scan", error)
             await trio.sleep(_LOOK_EVERY_S)
 
+    async def _clean(self) -> None:
+        """Remove what was left behind; what cannot be removed stays, and keeps nobody from looking at the rest."""
+        space = await self._in_thread(self._directory.space)
+        try:
+            await self._in_thread(self._directory.clean, self._clock(), self._keeper.room(space))
+        except OSError as error:
+            self._faults.note("clean", error)
+
     async def _scan_folder(self, folder: int) -> float:
-        """What is in one folder now. Returns the seconds it took."""
+        """What is in one folder now; of one that cannot be read what is known stays. Returns the seconds it took."""
         began_at, began_s = trio.current_time(), self._clock()
         self._index.begin_reading(folder)
-        found = await self._in_thread(self._directory.blocks, folder)
+        try:
+            found = await self._in_thread(self._directory.blocks, folder)
+        except OSError as error:
+            self._faults.note("scan", error)
+            return trio.current_time() - began_at
         now = self._clock()
         blocks = (block._replace(used_s=min(block.used_s, now)) for block in found)
         self._index.reconcile(folder, blocks, began_s)

@@ -35,6 +35,9 @@ USE_GRAIN_S = 1.0
 _LAST_TOUCHES_S = 1.0
 #: Removed in one go when a user asks for room.
 _EVICT_STEP = 64 * MIB
+#: How often, and after how many seconds each, it is tried again while another process evicts, which takes milliseconds.
+_EVICT_TRIES = 20
+_EVICT_AGAIN_S = 0.1
 
 
 @dataclass
@@ -138,7 +141,7 @@ class Volume:
                 self._opened.close()
         with trio.CancelScope(shield=True, deadline=trio.current_time() + _LAST_TOUCHES_S):
             try:
-                await trio.to_thread.run_sync(self._upkeep.flush, abandon_on_cancel=True)
+                await self._upkeep.flush()
             except OSError as error:
                 self._faults.note("touch", error)
 
@@ -170,8 +173,11 @@ class Volume:
         await self._writer.drained()
 
     async def evict(self, n_bytes: float = math.inf) -> int:
-        """Remove the least recently used blocks, at least so many bytes of them if there are. Returns the bytes."""
-        removed = 0
+        """Remove the least recently used blocks, at least so many bytes of them if there are. Returns the bytes.
+
+        What another process used since is asked for again in its turn, and all of it goes in the end.
+        """
+        removed = refused = 0
         await self._upkeep.is_scanned.wait()
         while removed < n_bytes:
             victims = self._index.take(int(min(n_bytes - removed, _EVICT_STEP)), math.inf)
@@ -181,8 +187,11 @@ class Volume:
                 self._faults.note("evict", error)
                 break
             removed += sum(block.n_bytes for block in victims) - sum(block.n_bytes for block in kept)
-            if not victims or kept:
+            refused = refused + 1 if kept == victims else 0
+            if not victims or refused > _EVICT_TRIES:
                 break
+            if refused:
+                await trio.sleep(_EVICT_AGAIN_S)
         return removed
 
     async def verify(self, on_progress: OnProgress) -> BlockCounts:

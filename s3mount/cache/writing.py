@@ -25,6 +25,8 @@ MAX_QUEUED = 64 * MIB
 #: One block of the largest size, or many small ones, for each hand-over to a thread.
 _BATCH_BYTES = 8 * MIB
 _BATCH_BLOCKS = 64
+#: Between batches that follow each other the room is what the last one left: a hand-over to a thread less for each.
+_LOOK_EVERY_S = 0.05
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -59,6 +61,8 @@ class BlockWriter:
         self.queued_bytes = 0
         self._arrived = trio.Event()
         self._idle = trio.Event()
+        self._space = Space(0, 0)
+        self._look_again_at = -math.inf
         self.written = 0
         self.dropped = 0
         self.refused = 0
@@ -124,8 +128,9 @@ class BlockWriter:
     async def _write(self, batch: list[WriteJob]) -> None:
         written: list[KnownBlock] = []
         try:
-            space = await self._in_thread(self._space)
-            exchange = self._keeper.plan(batch, space, self._clock())
+            if trio.current_time() >= self._look_again_at:
+                self._space = await self._in_thread(self._look)
+            exchange = self._keeper.plan(batch, self._space, self._clock())
             self.refused += exchange.refused
             kept = await self.evict(exchange.victims)
             if kept:  # less room than planned: the last ones go without
@@ -133,7 +138,8 @@ class BlockWriter:
                 while exchange.jobs and lost > 0:
                     lost -= exchange.jobs.pop().n_bytes
                     self.dropped += 1
-            written, failure = await self._in_thread(self._write_all, exchange.jobs)
+            written, failure, self._space = await self._in_thread(self._write_all, exchange.jobs)
+            self._look_again_at = trio.current_time() + _LOOK_EVERY_S
         except OSError as error:
             failure, exchange = error, Exchange(batch, [])
         for block in written:
@@ -143,6 +149,7 @@ class BlockWriter:
         if failure is None:
             self._faults.note_good(self._faults.writing)
         else:
+            self._look_again_at = -math.inf
             self._faults.note("write", failure, self._faults.writing)
             if is_full(failure):  # of inodes, or of a quota: statvfs did not say so
                 await self._free(sum(job.n_bytes for job in exchange.jobs))
@@ -166,21 +173,24 @@ class BlockWriter:
         self.evicted += n_removed
         return kept
 
-    def _space(self) -> Space:
+    def _look(self) -> Space:
         if self._faults.writing.is_on:
             self._directory.restore()
         return self._directory.space()
 
-    def _write_all(self, jobs: list[WriteJob]) -> tuple[list[KnownBlock], OSError | None]:
+    def _write_all(self, jobs: list[WriteJob]) -> tuple[list[KnownBlock], OSError | None, Space]:
+        """The blocks written until one could not be, and the room after them."""
         written: list[KnownBlock] = []
+        failure = None
         for job in jobs:
             header = encode_header(job.block, job.content)
             try:
                 self._directory.write(job.block.name, header, job.content)
             except OSError as error:
-                return written, error
+                failure = error
+                break
             written.append(KnownBlock(job.block.name, HEADER_BYTES + len(job.content), self._clock()))
-        return written, None
+        return written, failure, self._directory.space()
 
     async def _in_thread(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
         """A stop does not wait for a disk that hangs; what the thread does ends by itself, whole or not at all."""

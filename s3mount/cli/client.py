@@ -27,6 +27,8 @@ def ask(path: Path, verb: str, args: dict[str, Any], *, silence_s: float = SILEN
                 connection.sendall(json.dumps({"verb": verb, "args": args}).encode() + b"\n")
             with connection.makefile("rb") as lines:
                 for line in lines:
+                    if not line.endswith(b"\n"):
+                        break  # it was killed in the middle of it
                     event = json.loads(line)
                     yield event
                     if event["event"] in ("result", "error"):

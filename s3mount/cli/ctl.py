@@ -42,7 +42,7 @@ def main() -> None:
     """Ask a mount that runs.  MOUNT is its directory, or any path in it; PATHs are relative to it, or absolute."""
 
 
-@main.command()
+@main.command(short_help="Bring content into the disk cache.")
 @MOUNT
 @PATHS
 @click.option("--from", "listed", type=click.File("rb"), metavar="FILE", help="Paths, one a line; - for stdin.")
@@ -60,7 +60,7 @@ def warm(mount: str, paths: tuple[str, ...], listed: Any, as_json: bool) -> None
     _run("warm", mount, paths, as_json=as_json)
 
 
-@main.command()
+@main.command(short_help="Remove content from the disk cache.")
 @MOUNT
 @PATHS
 @click.option("--all", "is_all", is_flag=True, help="Empty the cache directories, whatever mount filled them.")
@@ -72,7 +72,7 @@ def evict(mount: str, paths: tuple[str, ...], is_all: bool, as_json: bool) -> No
     _run("evict", mount, paths, as_json=as_json, is_all=is_all)
 
 
-@main.command()
+@main.command(short_help="Show the disk cache, or verify every block of it.")
 @MOUNT
 @click.argument("action", type=click.Choice(["verify"]), required=False)
 @JSON
@@ -81,7 +81,7 @@ def cache(mount: str, action: str | None, as_json: bool) -> None:  # noqa: FBT00
     _run(action or "cache", mount, (), as_json=as_json)
 
 
-@main.command()
+@main.command(short_help="Forget names and attributes: the next use asks S3.")
 @MOUNT
 @PATHS
 @JSON
@@ -90,7 +90,7 @@ def refresh(mount: str, paths: tuple[str, ...], as_json: bool) -> None:  # noqa:
     _run("refresh", mount, paths, as_json=as_json)
 
 
-@main.command()
+@main.command(short_help="Have a new daemon take the mount over; programs go on.")
 @MOUNT
 @JSON
 def restart(mount: str, as_json: bool) -> None:  # noqa: FBT001

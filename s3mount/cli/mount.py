@@ -6,6 +6,7 @@ things, so that scripts carry over; a flag that does nothing does not exist, wit
 """
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -113,6 +114,7 @@ class _OneLineUsage(click.Command):
 @click.version_option(__version__, prog_name="s3mount")
 def main(bucket: str, directory: str, **flags: Any) -> None:
     """Mount BUCKET (a name, an access point ARN, or s3://name/prefix/) on DIRECTORY."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # whoever ignores it is not told how a child ended
     found = kept(take_kept(os.environ, os.getpid()), directory)
     try:
         config = build_config(bucket, directory, flags, os.environ, None if found is None else found.mount_point)

@@ -22,8 +22,9 @@ from itertools import count
 from s3mount.core.attrs import ObjectStat
 from s3mount.core.journal import NOWHERE
 from s3mount.core.keys import is_directory_key
-from s3mount.core.ledger import ROOT_SERIAL, Ledger
+from s3mount.core.ledger import Ledger
 from s3mount.core.ranges import ByteRange, Coverage
+from s3mount.core.takeover import ROOT_SERIAL
 from s3mount.errors import StaleInode
 
 ROOT = 1

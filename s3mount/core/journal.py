@@ -70,6 +70,8 @@ class JournalStatistics:
 class Journal:
     """One record being written; not valid before `commit`.
 
+    The heading has the greatest serial of what was dropped since the mount was made: none is given out twice.
+
     Args:
         heading: its generation is greater than that of any whole record in the areas.
     """
@@ -77,6 +79,7 @@ class Journal:
     def __init__(self, areas: tuple[Area, Area], heading: Heading) -> None:
         self._areas = areas
         self._base = self._end = self._added = 0
+        self._serial = heading.serial
         self._begin(heading)
 
     def _begin(self, heading: Heading) -> None:
@@ -90,6 +93,7 @@ class Journal:
 
     def commit(self) -> None:
         """The record is valid, and the one before it is not needed any more."""
+        self.heading = self.heading._replace(serial=self._serial)
         self._content[: self._first] = pack_heading(self.heading)
         self._areas[1 - self.heading.generation % 2].clear()
         self._limit = max(_MIN_LIMIT, 2 * self._end)
@@ -97,6 +101,7 @@ class Journal:
     def add(self, ino: int, serial: int, key: str, found: ObjectStat | None) -> int:
         """A new entry that holds; returns its place."""
         self._added += 1
+        self._serial = max(self._serial, serial)
         return self._append(pack_inode(ino, serial, key, found))
 
     def _append(self, entry: bytes | bytearray) -> int:

@@ -20,9 +20,11 @@ from typing import Protocol
 
 from s3mount.core.attrs import ObjectStat
 from s3mount.core.journal import Area, Journal, JournalStatistics, newest
-from s3mount.core.takeover import Heading, RecordedInode, read_inodes
+from s3mount.core.takeover import ROOT_SERIAL, Heading, RecordedInode, greatest_serial, read_inodes
 
-ROOT_SERIAL = 1
+#: Serials that are passed over when a record is refused, whose own are not all known: the kernel may still have handles
+#: of its open files, which must never read another.
+_UNREAD = 1 << 32
 
 
 class Recorded(Protocol):
@@ -64,7 +66,7 @@ class Ledger:
         self._journal = journal
         self._by_number: Callable[[int], Recorded]
         self._by_serial: dict[int, Recorded] = {}
-        self._serials = count(max((each.serial for each in inherited), default=ROOT_SERIAL) + 1)
+        self._serials = count((ROOT_SERIAL if journal is None else journal.heading.serial) + 1)
 
     def open(self, by_number: Callable[[int], Recorded], root: Recorded) -> None:
         """Write down what is inherited; from now on there is a valid record.
@@ -162,5 +164,6 @@ def succeed(areas: tuple[Area, Area], identity: str) -> Ledger:
         inherited, refusal = [], str(error)
     if left.identity != identity:
         inherited, refusal = [], f"it is of {left.identity}, and this is {identity}"
-    heading = Heading(left.generation + 1, left.takeovers + 1, identity)
+    serial = greatest_serial(record) + (_UNREAD if refusal else 0)
+    heading = Heading(left.generation + 1, left.takeovers + 1, identity, serial)
     return Ledger(Journal(areas, heading), inherited, refusal)

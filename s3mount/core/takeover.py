@@ -9,7 +9,7 @@
 
     kind             fields
     ---------------  ---------------------------------------------------------------------------------------
-    1 heading        magic, version, generation, takeovers, what is mounted
+    1 heading        magic, version, generation, takeovers, serial, what is mounted
     2 directory      inode number, serial, key: the kernel may know it
     3 file           inode number, serial, size, mtime, restored, ETag, storage class, key: it may be open
 
@@ -31,6 +31,8 @@ from zlib import crc32
 from s3mount.core.attrs import ObjectStat
 
 VERSION = 1
+#: The first that is given out, to the root of every mount.
+ROOT_SERIAL = 1
 #: Where in an entry the byte stands that says whether it holds.
 LIVE_AT = 8
 #: Bytes before the body.
@@ -39,7 +41,7 @@ FRAME_BYTES = 9
 _MAGIC = b"s3mount\x00"
 _FRAME = struct.Struct("<IIB")
 _HEADING, _DIRECTORY, _FILE = 1, 2, 3
-_HEADING_FIELDS = struct.Struct("<B8sIQI")
+_HEADING_FIELDS = struct.Struct("<B8sIQIQ")
 _DIRECTORY_FIELDS = struct.Struct("<BQQ")
 #: The last two are lengths in characters: of the ETag and the storage class, which the key follows.
 _FILE_FIELDS = struct.Struct("<BQQQqBHB")
@@ -69,11 +71,13 @@ class Heading(NamedTuple):
         generation: counts records; the greatest one that is whole is the valid one.
         takeovers: daemons that served the mount before the writer.
         identity: endpoint, bucket and prefix, as text.
+        serial: the greatest that was given out when it was written.
     """
 
     generation: int
     takeovers: int
     identity: str
+    serial: int = ROOT_SERIAL
 
 
 class RecordedInode(NamedTuple):
@@ -87,7 +91,7 @@ class RecordedInode(NamedTuple):
 
 def pack_heading(heading: Heading) -> bytes:
     """The entry that makes a record valid."""
-    fields = _HEADING_FIELDS.pack(_HEADING, _MAGIC, VERSION, heading.generation, heading.takeovers)
+    fields = _HEADING_FIELDS.pack(_HEADING, _MAGIC, VERSION, heading.generation, heading.takeovers, heading.serial)
     return _framed(fields + _utf8(heading.identity))
 
 
@@ -109,10 +113,10 @@ def read_heading(record: Bytes) -> Heading | None:
     body = _body_at(record, 0)
     if body is None or len(body) < _HEADING_FIELDS.size:
         return None
-    kind, magic, _, generation, takeovers = _HEADING_FIELDS.unpack_from(body)
+    kind, magic, _, generation, takeovers, serial = _HEADING_FIELDS.unpack_from(body)
     if kind != _HEADING or magic != _MAGIC:
         return None
-    return Heading(generation, takeovers, _text(body[_HEADING_FIELDS.size :]))
+    return Heading(generation, takeovers, _text(body[_HEADING_FIELDS.size :]), serial)
 
 
 def read_inodes(record: Bytes) -> list[RecordedInode]:
@@ -121,12 +125,22 @@ def read_inodes(record: Bytes) -> list[RecordedInode]:
     Raises:
         ValueError: it was written by a newer program, or has entries that are unknown here.
     """
-    _, _, version, _, _ = _HEADING_FIELDS.unpack_from(record, FRAME_BYTES)
+    _, _, version, *_ = _HEADING_FIELDS.unpack_from(record, FRAME_BYTES)
     if version > VERSION:
         raise ValueError(f"it has version {version}, and this program reads versions up to {VERSION}")
     bodies = _bodies(record)
     next(bodies)  # the heading
     return [_inode(body) for is_live, body in bodies if is_live]
+
+
+def greatest_serial(record: Bytes) -> int:
+    """Of the heading, which is there, and of every entry that is whole, whether it holds or not."""
+    entries = (body for _, body in _bodies(record) if body[0] in (_DIRECTORY, _FILE))
+    given: Iterator[int] = (
+        _DIRECTORY_FIELDS.unpack_from(body)[2] for body in entries
+    )  # a file's begin in the same way
+    heading_serial: int = _HEADING_FIELDS.unpack_from(record, FRAME_BYTES)[-1]
+    return max(heading_serial, *given, ROOT_SERIAL)
 
 
 def hop(record: Bytes, at: int) -> tuple[int, bool, int]:

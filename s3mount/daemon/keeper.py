@@ -56,6 +56,10 @@ class Keeper(Protocol):
         """This daemon cannot serve, and ends."""
         ...
 
+    def memory_is_short(self, *, is_short: bool) -> None:
+        """Whether the next daemon's memory would be missed; said when it changes."""
+        ...
+
     @property
     def patience(self) -> trio.CancelScope:
         """What serves is inside it."""
@@ -113,6 +117,9 @@ class NoKeeper:
 
     def failed(self, reason: str) -> None:
         """The exit code says it."""
+
+    def memory_is_short(self, *, is_short: bool) -> None:
+        """Nobody stands by."""
 
     async def hand_over(self) -> bool:
         """To nobody."""

@@ -1,8 +1,8 @@
 """Let go of memory before the kernel kills the process: looks, and does what core.pressure says.
 
-There is a look each second, more while memory is nearly short, and one for each `_LOOK_EVERY` bytes that came from
-S3, since these come fastest.  After one that let go of something the next comes a second later: to give memory
-back takes time, too.
+There is a look each second, one for each `_LOOK_EVERY` bytes that came from S3, since these come fastest, and the next
+comes in time for what the fastest walk could add meanwhile.  After one that let go of something the next comes a
+quarter of a second later: to give memory back takes time, too.
 
 The resident size of this process decides nothing: what a host can spare, it may use.  By itself it keeps to the
 memory target (daemon.allocator), with the names that the kernel remembers beside it.  Those are a cache, too, and
@@ -19,6 +19,7 @@ import trio
 
 from s3mount.core.pressure import PressureRule, Step, Use
 from s3mount.daemon.allocator import resident_bytes, trim
+from s3mount.daemon.keeper import Keeper
 from s3mount.fs.budget import ByteBudget
 from s3mount.fs.filesystem import S3FileSystem
 from s3mount.limits import MemoryUse
@@ -27,8 +28,10 @@ from s3mount.units import MIB, format_size
 log = logging.getLogger(__name__)
 
 _LOOK_S = 1.0
-#: A walk adds 50 MB of names a second, a third of the reserve of the smallest group that is of use.
-_NEAR_S = 0.2
+_SOONEST_S = 0.05
+#: A walk adds 50 MB of names a second; others in the same group may do as much.
+_FASTEST_PER_S = 200 * MIB
+_AFTER_S = 0.25
 _LOOK_EVERY = 32 * MIB
 #: Bytes for each name that the kernel knows, answer and listed name: docs/operations.md, cache.metadata.
 _INODE_BYTES, _ANSWER_BYTES, _LISTED_BYTES = 1000, 400, 65
@@ -49,11 +52,13 @@ class MemoryWatch:
 
     Args:
         memory: what may be used, and is.
+        keeper: is told, for its standby is in the same group.
     """
 
-    def __init__(self, budget: ByteBudget, memory: MemoryUse) -> None:
+    def __init__(self, budget: ByteBudget, memory: MemoryUse, keeper: Keeper) -> None:
         self._budget = budget
         self._memory = memory
+        self._keeper = keeper
         self._rule = PressureRule()
         self._counts: Counter[str] = Counter()
         self._arrived = 0
@@ -72,7 +77,7 @@ class MemoryWatch:
         while True:
             use = await self.look(filesystem)
             self._has_grown = trio.Event()
-            with trio.move_on_after(_NEAR_S if use.low < use.used <= use.high else _LOOK_S):
+            with trio.move_on_after(_AFTER_S if self._has_let_go else _pause_s(use)):
                 await self._has_grown.wait()
 
     async def look(self, filesystem: S3FileSystem) -> Use:
@@ -82,11 +87,13 @@ class MemoryWatch:
         step = self._rule.look(use, trio.current_time())
         if self._rule.is_short and not was_short:
             self._counts["times"] += 1
+            self._keeper.memory_is_short(is_short=True)
             log.warning(
                 "memory is short: %s of the %s of %s are in use, %s by this process; what is read ahead and remembered "
                 "is let go of", format_size(use.used), format_size(use.limit), what, format_size(resident_bytes()),
             )  # fmt: skip
         if step is Step.END:
+            self._keeper.memory_is_short(is_short=False)
             log.info("memory is no longer short: %s of the %s of %s are in use", *map(format_size, use), what)
         self._has_let_go = step is Step.SPECULATION
         if self._has_let_go:
@@ -115,6 +122,10 @@ class MemoryWatch:
     def check_invariants(self) -> None:
         """Raises ValueError when the windows are narrow without a reason."""
         self._rule.check_invariants()
+
+
+def _pause_s(use: Use) -> float:
+    return min(max((use.limit - use.used) / _FASTEST_PER_S, _SOONEST_S), _LOOK_S)
 
 
 def _cached_bytes(filesystem: S3FileSystem) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from s3mount.mounter import __file__ as _package
 from s3mount.mounter.channel import Channel
-from s3mount.mounter.signals import STOPPING
+from s3mount.mounter.signals import HELD_BACK
 
 _PROGRAM = str(Path(_package).with_name("__main__.py"))
 
@@ -25,7 +25,7 @@ def split(mount_point: str) -> Channel:
         theirs.close()
         return ours
     try:
-        signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)  # until the mounter has handlers
+        signal.pthread_sigmask(signal.SIG_BLOCK, HELD_BACK)  # until the mounter has handlers
         command = [sys.executable, "-I", "-S", _PROGRAM, str(theirs.lend()), str(pid), mount_point]
         os.execv(sys.executable, command)
     finally:

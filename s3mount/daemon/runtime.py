@@ -78,7 +78,8 @@ async def _run(config: MountConfig, readiness: Readiness, keeper: Keeper, log_de
             session.mounted(parts.operations, config.fuse, keeper.connect),
             desk_of(config, verbs_of(config, parts, keeper)) as desk,
         ):
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _stop_signals())  # a later daemon is started with them blocked
+            # A later daemon is started with them blocked.
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [*_stop_signals(), stacks.SIGNAL])
             was_handed_over = False
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(desk.serve)

@@ -61,12 +61,19 @@ class Tenant:
         self.started_s = int(time.time()) if facts is None else facts["started_s"]
 
     async def turn(self) -> None:
-        """See `Keeper.turn`; a later daemon says that it could serve, and waits for the device."""
+        """See `Keeper.turn`; a later daemon says that it could serve, and waits for the device.
+
+        Raises:
+            FuseUnavailable: the mounter has ended.  Another daemon may go on, and what it writes is not touched.
+        """
         if self._is_successor:
             self._say("prepared")
-            await trio.lowlevel.wait_readable(self._channel)
-            self._go = self._channel.receive()
-            self.is_to_blame = self._go is not None and self._go.facts.get("is_to_blame", False)
+            while self._go is None or self._go.kind != "go":
+                await trio.lowlevel.wait_readable(self._channel)
+                self._go = self._channel.receive()
+                if self._go is None:
+                    raise FuseUnavailable("the mounter has ended, so this daemon takes nothing over")
+            self.is_to_blame = self._go.facts.get("is_to_blame", False)
         await trio.lowlevel.checkpoint()
 
     def ledger(self, identity: str) -> Ledger:
@@ -90,9 +97,12 @@ class Tenant:
         Raises:
             FuseUnavailable: the mounter has ended.
         """
+        message = self._go
         if not self._is_successor:
             self._say("mount", options=sorted(config.options), max_background=config.max_background)
-        message = self._go if self._is_successor else self._channel.receive()
+            message = self._channel.receive()
+            while message is not None and message.kind not in ("mounted", "refused"):
+                message = self._channel.receive()  # a restart was asked for, and refused
         if message is None:
             raise FuseUnavailable("the mounter has ended, so nothing can be mounted")
         if message.kind == "refused":
@@ -118,6 +128,10 @@ class Tenant:
     def failed(self, reason: str) -> None:
         """See `Keeper.failed`."""
         self._say("failed", reason=reason)
+
+    def memory_is_short(self, *, is_short: bool) -> None:
+        """See `Keeper.memory_is_short`."""
+        self._say("memory", is_short=is_short)
 
     async def watch(self, boundary: Boundary) -> None:
         """Do what the mounter says, until it is gone."""

@@ -100,7 +100,7 @@ async def components(config: MountConfig, keeper: Keeper) -> AsyncIterator[Compo
             lister.remember_page(root_key, connection.root_page, connection.root_asked_at)
         budget = ByteBudget(config.read.budget_bytes)
         heap = HeapLimit(config.read.memory_target)
-        watch = MemoryWatch(budget, MemoryUse())
+        watch = MemoryWatch(budget, MemoryUse(), keeper)
 
         def grew(n_bytes: int) -> None:
             heap.grew(n_bytes)

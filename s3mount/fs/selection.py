@@ -52,40 +52,39 @@ class Selector:
         remaining = iter(_outermost(paths))
         async with trio.open_nursery() as nursery:
             for _ in range(_RESOLVERS):
-                nursery.start_soon(self._find_each, remaining, found, failed)
+                nursery.start_soon(self._find_each, remaining, found, failed, nursery)
 
-    async def _find_each(self, remaining: Iterator[str], found: Found, failed: Failed) -> None:
+    async def _find_each(self, remaining: Iterator[str], found: Found, failed: Failed, nursery: trio.Nursery) -> None:
         for path in remaining:
             try:
-                await self._find(path, found)
+                await self._find(path, found, nursery)
             except NameNotFound:
                 await failed(path, "nothing has this name")
             except S3MountError as error:
                 await failed(path, str(error))
 
-    async def _find(self, path: str, found: Found) -> None:
+    async def _find(self, path: str, found: Found, nursery: trio.Nursery) -> None:
         if not path:
-            await self._list(self._root_key, found)
+            await self._list(self._root_key, found, nursery)
             return
         if not is_text(path):
             raise InvalidName("the name is not UTF-8, so no object can have it")
         record = await self._resolver.resolve(self._root_key + path)
         if record.found is None:
-            await self._list(self._root_key + path + SEPARATOR, found)
+            await self._list(self._root_key + path + SEPARATOR, found, nursery)
         else:
             await found([record.found])
 
-    async def _list(self, prefix: str, found: Found) -> None:
-        async with trio.open_nursery() as nursery:
-            stream = PageStream(self._store, nursery, prefix, delimiter="")
-            try:
-                while (page := await stream.next()) is not None:
-                    files = [each for each in page.page.objects if self._is_file(each.key)]
-                    await found(files)
-                    if page.is_last:
-                        break
-            finally:
-                stream.close()
+    async def _list(self, prefix: str, found: Found, nursery: trio.Nursery) -> None:
+        stream = PageStream(self._store, nursery, prefix, delimiter="")
+        try:
+            while (page := await stream.next()) is not None:
+                files = [each for each in page.page.objects if self._is_file(each.key)]
+                await found(files)
+                if page.is_last:
+                    break
+        finally:
+            stream.close()
 
     def _is_file(self, key: str) -> bool:
         return all(map(is_legal_component, self.path_of(key).split(SEPARATOR)))

@@ -146,7 +146,9 @@ class _Run:
         elif found.is_archived:
             await self._fail(path, "it is in an archive storage class and has to be restored first")
         else:
-            await self._fail(path, "the cache does not take it: without an ETag nothing tells versions apart")
+            await self._fail(
+                path, "the cache does not take it: it has the policy off, or no ETag to tell versions apart"
+            )
 
     async def _leave_out(self) -> None:
         self.counts.left_out += 1

@@ -12,7 +12,7 @@ import errno
 import logging
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import Literal, NamedTuple
 
@@ -107,13 +107,22 @@ class Boundary:
 
     @contextmanager
     def deadline(self) -> Iterator[None]:
-        """What may wait waits inside this; it is not free, so nothing else does."""
+        """What may wait for S3 waits inside this; it is not free, so nothing else does."""
+        with self.waiting(), self.limit():
+            yield
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """What may wait waits inside this, be it for a disk; `limit` goes inside it, where S3 may be asked."""
         slot = self._marks.keep()
         try:
-            with trio.fail_after(self._deadline_s):
-                yield
+            yield
         finally:
             self._marks.leave(slot)
+
+    def limit(self) -> AbstractContextManager[trio.CancelScope]:
+        """The deadline alone."""
+        return trio.fail_after(self._deadline_s)
 
     @property
     def in_flight(self) -> int:

@@ -103,7 +103,8 @@ class Operations(pyfuse3.Operations):
         with self._boundary.guard("read", fh, 0, off):
             content = self._fs.read_nowait(fh, off, size)
             if content is None:
-                content = await self._fs.read(fh, off, size, self._boundary.deadline)
+                with self._boundary.waiting():
+                    content = await self._fs.read(fh, off, size, self._boundary.limit)
             return content  # type: ignore[return-value]  # any buffer will do
 
     async def release(self, fh: FileHandleT) -> None:

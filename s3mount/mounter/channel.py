@@ -15,7 +15,8 @@ are, in the order in which a mount comes to be:
     daemon → mounter   prepared   everything is done that does not need the device
                        failed     and why; it ends
     mounter → daemon   go         the device
-    daemon → mounter   restart    somebody asked for a new daemon
+    daemon → mounter   memory     is short, or no longer: a standby is in the way, or not
+                       restart    somebody asked for a new daemon
     mounter → daemon   cannot     and why
                        drain      a new one is prepared: answer what was read, and read no more
     daemon → mounter   drained    the new one may have the device

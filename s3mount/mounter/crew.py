@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds of service before the first standby: a mount that is used for a moment does not pay for one.
 _STANDBY_AFTER_S = 10.0
+#: And after memory was short: one whose own memory makes it short comes and goes this seldom.
+_AGAIN_AFTER_S = 60.0
 #: Seconds between two looks at those who are not the mounter's own to wait for.
 _LOOK_S = 0.5
 #: Seconds that a daemon may take to end which has nothing more to do.
@@ -39,7 +41,7 @@ class Crew:
         memories: as they were given.
         serving: the daemon that has the device, or will have it next; None between two.
         facts: what the first one found out; None until it is ready.
-        is_to_blame: the last one that served died by its own fault, in something that it was asked for.
+        is_to_blame: the last one that had the device died by its own fault, in something that it was asked for.
     """
 
     def __init__(self, hello: Hello, memories: Sequence[int], first: Offspring, clock: Callable[[], float]) -> None:
@@ -88,7 +90,8 @@ class Crew:
             return
         dead.hang_up()
         self.serving = None
-        self.is_to_blame = dead.is_condemned or is_own_fault(code)
+        if dead.had_device:
+            self.is_to_blame = dead.is_condemned or is_own_fault(code)
         now = self._clock()
         served_s = 0.0 if dead.serving_since is None else now - dead.serving_since
         pause_s = self._pauses.after(served_s)
@@ -107,7 +110,8 @@ class Crew:
     def retire(self) -> None:
         """The one that serves does so no longer; it ends by itself, or is killed."""
         if self.serving is not None:
-            self.is_to_blame = self.serving.is_condemned
+            if self.serving.had_device:
+                self.is_to_blame = self.serving.is_condemned
             self._retired.append((self.serving, self._clock() + _RETIRE_S))
             self.serving = None
             self._next_at = self._clock()
@@ -128,8 +132,17 @@ class Crew:
         """There is none, until one is planned."""
         self._standby_at = math.inf
         if self.standby is not None:
-            self.standby.kill()
+            self.standby.hang_up()
+            self.standby.send(signal.SIGKILL)
+            self._retired.append((self.standby, self._clock()))
             self.standby = None
+
+    def make_room(self, *, is_needed: bool) -> None:
+        """Memory is short, so nobody stands by; or it is not, and somebody may after a while."""
+        if is_needed:
+            self.drop_standby()
+        elif self.standby is None:
+            self._standby_at = self._clock() + _AGAIN_AFTER_S
 
     def tend(self) -> None:
         """Start what is due, wait for what has ended."""

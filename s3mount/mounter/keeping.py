@@ -7,6 +7,7 @@ program reads what an older one kept; what it cannot read is a mount that nobody
 import json
 import os
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from s3mount.fuse.device import Device
@@ -46,22 +47,36 @@ def kept(descriptors: Mapping[str, int], directory: str) -> Kept | None:
     """A mount that lives; any other that was kept is ended.
 
     Args:
-        descriptors: by name; all are taken.
+        descriptors: by name; all of `KEPT` are taken.
         directory: where it must be, as the user says it; it is not touched, since nobody answers there.
     """
-    if _DEVICE not in descriptors or _FACTS not in descriptors:
+    ours = {name: descriptors[name] for name in KEPT if name in descriptors}
+    if not ours:
         return None
-    for name in KEPT:
-        if name in descriptors:
-            os.set_inheritable(descriptors[name], False)  # noqa: FBT003
-    with open(descriptors[_FACTS], "rb") as file:
-        file.seek(0)
-        text = json.loads(file.read())
-    mount_point = text["mount_point"]
-    device = Device(descriptors[_DEVICE], mount_point)
+    for fd in ours.values():
+        os.set_inheritable(fd, False)  # noqa: FBT003
     parent, name = os.path.split(os.path.abspath(directory))
-    if os.path.join(os.path.realpath(parent), name) != mount_point or not device.is_connected():
-        device.close()
+    path = os.path.join(os.path.realpath(parent), name)
+    found = _read(ours)
+    if found is not None and found.mount_point == path and found.device.is_connected():
+        os.close(ours[_FACTS])
+        return found
+    if _DEVICE in ours:
+        Device(ours.pop(_DEVICE), path if found is None else found.mount_point).close()
+    for fd in ours.values():
+        os.close(fd)
+    return None
+
+
+def _read(ours: Mapping[str, int]) -> Kept | None:
+    """None where something is missing or makes no sense."""
+    try:
+        with open(ours[_FACTS], "rb", closefd=False) as file:
+            file.seek(0)
+            text = json.loads(file.read())
+        mount_point, facts = text["mount_point"], text["facts"]
+        offer = InitRequest.parse(bytes.fromhex(text["offer"]))
+        memories = [ours[name] for name in takewhile(ours.__contains__, KEPT[2:])]
+        return Kept(mount_point, Device(ours[_DEVICE], mount_point), offer, memories, facts)
+    except (KeyError, OSError, TypeError, ValueError):
         return None
-    memories = [descriptors[name] for name in KEPT[2:] if name in descriptors]
-    return Kept(mount_point, device, InitRequest.parse(bytes.fromhex(text["offer"])), memories, text["facts"])

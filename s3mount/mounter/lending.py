@@ -16,7 +16,7 @@ from s3mount.fuse.device import Device, introduce, mount
 from s3mount.fuse.handshake import GRANTED, InitFlag, InitRequest, Wishes
 from s3mount.fuse.mountinfo import FILE_SYSTEM_TYPE, mounts_on
 from s3mount.mounter.crew import Crew
-from s3mount.mounter.keeping import to_keep
+from s3mount.mounter.keeping import KEPT, to_keep
 from s3mount.mounter.offspring import Offspring
 from s3mount.mounter.sdnotify import ServiceManager
 
@@ -38,7 +38,9 @@ class LentDevice:
     @classmethod
     def kept(cls, mount_point: str, fd: int, offer: str) -> "LentDevice":
         """A mount that was made before; the descriptor is taken."""
-        return cls(mount_point, Device(fd, mount_point), InitRequest.parse(bytes.fromhex(offer)))
+        device = cls(mount_point, Device(fd, mount_point), InitRequest.parse(bytes.fromhex(offer)))
+        device._is_kept = True
+        return device
 
     @classmethod
     def make(cls, mount_point: str, options: Sequence[str], max_background: int) -> "LentDevice":
@@ -64,14 +66,16 @@ class LentDevice:
             except OSError as error:
                 log.warning("calls in flight will hang when a daemon dies: the device cannot be cloned: %s", error)
         descriptors = [self._device.fd if own is None else own, *self._device.helper_fds]
+        daemon.had_device = True
         daemon.tell(kind, descriptors, offer=self._offer.to_bytes().hex(), **facts)
         if own is not None:
             os.close(own)
 
     def keep_with(self, manager: ServiceManager, crew: Crew) -> None:
-        """Leave it to the service manager, should this process die: once is enough."""
+        """Leave it to the service manager, should this process die: once is enough, in place of what it has."""
         if not self._is_kept and crew.facts is not None:
             self._is_kept = True
+            manager.drop(KEPT)
             manager.keep(to_keep(self._mount_point, self._device.fd, self._offer, crew.memories, crew.facts))
 
     def is_mounted(self) -> bool:

@@ -101,7 +101,11 @@ class Mounter:
         poll.poll(None if next_at == math.inf else max(0.0, next_at - self._clock()) * 1000 + 1)
 
     def _obey(self, number: int) -> None:
-        """Hand the first stop on; a daemon that it reached by itself, from a terminal, heeds only one."""
+        """Hand it on, of stops only the first: a daemon that one reached by itself, from a terminal, heeds only one."""
+        if number == signal.SIGUSR1:
+            if self._crew.serving is not None and self._crew.serving.serving_since is not None:
+                self._crew.serving.send(number)
+            return
         if self._is_stopping:
             return
         if number == signal.SIGUSR2:
@@ -129,6 +133,8 @@ class Mounter:
             daemon.reason = facts["reason"]
         elif message.kind == "busy":
             self._watchdog.excuse(**facts)
+        elif message.kind == "memory":
+            self._crew.make_room(is_needed=facts["is_short"] and not self._renewal.is_under_way)
         elif message.kind == "stopping":
             self._manager.stopping()
         elif message.kind == "restart":

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from s3mount.mounter.channel import Channel
-from s3mount.mounter.signals import STOPPING
+from s3mount.mounter.signals import HELD_BACK
 
 #: What runs a later daemon: whatever code is installed by then.
 _SUCCESSOR = ["-P", "-m", "s3mount.cli.successor"]
@@ -25,6 +25,7 @@ class Offspring:
     Attributes:
         channel: closed, and None, when the other end is.
         is_prepared: it waits for the device.
+        had_device: it was given it, so that it may have died in something that it was asked for.
         called_at, serving_since: when it was its turn, on the caller's clock; None before it serves.
         reason: why it failed, in its own words, if it had any.
         is_condemned: it hung, though nobody had stopped it, and is killed for that.
@@ -33,7 +34,7 @@ class Offspring:
     def __init__(self, pid: int, channel: Channel) -> None:
         self.pid = pid
         self.channel: Channel | None = channel
-        self.is_prepared = False
+        self.is_prepared = self.had_device = False
         self.called_at = 0.0
         self.reason = ""
         self.serving_since: float | None = None
@@ -50,8 +51,8 @@ class Offspring:
         ours, theirs = Channel.pair()
         command = [sys.executable, *_SUCCESSOR, str(theirs.lend()), *arguments]
         try:
-            # A terminal's Ctrl-C reaches a standby, too, and a daemon heeds it only when it serves.
-            pid = os.posix_spawn(sys.executable, command, os.environ, setsigmask=STOPPING)
+            # A terminal's Ctrl-C reaches a standby, too, and a daemon heeds signals only when it serves.
+            pid = os.posix_spawn(sys.executable, command, os.environ, setsigmask=HELD_BACK)
         except OSError:
             ours.close()
             raise
@@ -93,13 +94,6 @@ class Offspring:
     def has_news(self) -> bool:
         """Whether it has said something, or hung up."""
         return self.channel is not None and bool(select.select([self.channel], [], [], 0)[0])
-
-    def kill(self) -> None:
-        """It is not needed; returns when it has ended, which is at once for one that has no device."""
-        self.hang_up()
-        if self.exit_code() is None:
-            os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
 
     def hang_up(self) -> None:
         """Nothing more is expected over the channel."""

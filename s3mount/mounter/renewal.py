@@ -19,6 +19,11 @@ class Renewal:
         self._crew = crew
         self._newcomer: Offspring | None = None
 
+    @property
+    def is_under_way(self) -> bool:
+        """A new one prepares itself."""
+        return self._newcomer is not None
+
     def begin(self, *, can_take_over: bool) -> None:
         """Start a new one."""
         self._newcomer = self._crew.renew_standby() if can_take_over else None
@@ -30,12 +35,13 @@ class Renewal:
         newcomer = self._newcomer
         if newcomer is None:
             return
-        if newcomer not in self._crew.members:
+        if newcomer is self._crew.serving:
+            self._newcomer = None  # it was needed sooner
+        elif newcomer is not self._crew.standby:
             self._refuse(newcomer.reason or "the new daemon did not start; its lines above say why")
-        elif newcomer.is_prepared:
+        elif newcomer.is_prepared and self._crew.serving is not None and self._crew.serving.serving_since is not None:
             self._newcomer = None
-            if newcomer is self._crew.standby and self._crew.serving is not None:
-                self._crew.serving.tell("drain")
+            self._crew.serving.tell("drain")
 
     def _refuse(self, reason: str) -> None:
         self._newcomer = None

@@ -2,6 +2,7 @@
 service and gives to the next process of it (sd_listen_fds(3), file descriptor store).
 """
 
+import os
 import socket
 from collections.abc import Iterable, Mapping, MutableMapping
 
@@ -54,10 +55,22 @@ class ServiceManager:
 def take_kept(environ: MutableMapping[str, str], pid: int) -> dict[str, int]:
     """The descriptors that this process was started with, by name; the variables are removed.
 
+    What the variables say is not trusted: none but those that are open are given.
+
     Args:
         pid: of this process: they may be meant for another.
     """
     count, names, meant = (environ.pop(f"LISTEN_{each}", "") for each in ("FDS", "FDNAMES", "PID"))
-    if meant != str(pid) or not count.isdigit():
+    try:
+        named = names.split(":")[: max(int(count), 0)] if meant == str(pid) else []
+    except ValueError:
         return {}
-    return {name: _FIRST + index for index, name in enumerate(names.split(":")[: int(count)])}
+    return {name: fd for fd, name in enumerate(named, _FIRST) if _is_open(fd)}
+
+
+def _is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True

@@ -1,11 +1,12 @@
-"""Signals as something to poll for: what asks to stop or to restart, and the end of a child."""
+"""Signals as something to poll for: what asks to stop, to restart or for stacks, and the end of a child."""
 
 import os
 import signal
 from types import FrameType, TracebackType
 
-#: Of these the process knows nothing until the handlers stand: whoever starts it blocks them.
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+#: Of these a process knows nothing until its handlers stand: whoever starts it blocks them.
+HELD_BACK = (*STOPPING, signal.SIGUSR1)
 
 
 class Signals:
@@ -19,10 +20,10 @@ class Signals:
 
     def __enter__(self) -> "Signals":
         signal.set_wakeup_fd(self._writer)
-        for number in (*STOPPING, signal.SIGUSR2, signal.SIGCHLD):
+        for number in (*HELD_BACK, signal.SIGUSR2, signal.SIGCHLD):
             if number == signal.SIGCHLD or signal.getsignal(number) is not signal.SIG_IGN:  # as nohup ignores
                 signal.signal(number, self._note)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD_BACK)
         return self
 
     def __exit__(

@@ -12,11 +12,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from s3mount.cache.descriptors import OpenBlock, OpenBlocks
 from s3mount.cache.space import Limits, WriteJob
 from s3mount.cache.volume import Volume
 from s3mount.core.attrs import ObjectId
-from s3mount.core.blockfile import BlockHeader
 from s3mount.core.cells import CachedContent, cached_content
 from s3mount.core.epochs import CachePolicy
 from s3mount.core.ranges import ByteRange
@@ -169,6 +167,40 @@ async def test_a_disk_that_becomes_read_only(work: Path, caplog: pytest.LogCaptu
             assert [await get(cache, number) for number in (0, 21, 22)] == [True] * 3
 
 
+async def test_wrong_blocks_on_a_read_only_disk(work: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Wrong blocks that cannot be removed are misses and counted, and the right ones are hits as before."""
+    with small_disk(work, 64 * MIB) as disk:
+        async with volume(disk) as cache:
+            for number in range(9):
+                await put(cache, number)
+            for path in block_files(disk)[:8]:
+                path.write_bytes(b"wrong")
+            run("mount", "-o", "remount,ro", disk)
+            for _ in range(2):
+                assert sum([await get(cache, number) for number in range(9)]) == 1
+            counts = cache.statistics()
+            assert (counts.corrupt, counts.bypassed, counts.blocks) == (16, 0, 1)
+            assert counts.errors == {"remove EROFS": 16}
+            assert len([line for line in warnings_of(caplog) if "remove" in line]) == 1
+
+
+async def test_what_cannot_be_looked_at(work: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A folder that cannot be read, or what cannot be cleaned, keeps nobody from knowing and writing the rest."""
+    async with volume(work / "c") as cache:
+        for number in range(20):
+            await put(cache, number)
+    first = min(block_files(work / "c")).parent
+    kept = [path for path in block_files(work / "c") if path.parent != first]
+    shutil.rmtree(first)
+    first.touch()
+    (work / "c" / "v1" / "new").rmdir()
+    prepared = Volume(work / "c", Limits(max_bytes=100 * MIB))  # without `prepare`, which would refuse and repair
+    async with prepared.running():
+        await prepared.scanned()
+        assert prepared.statistics().blocks == len(kept)
+        assert set(prepared.statistics().errors) >= {"clean ENOENT", "scan ENOTDIR"}
+
+
 async def test_a_disk_that_breaks(work: Path, caplog: pytest.LogCaptureFixture) -> None:
     """EIO is a miss; after three the disk is left alone, and probed again later."""
     timer = FakeClock(0)
@@ -209,6 +241,23 @@ async def test_a_directory_deleted_under_us(work: Path, caplog: pytest.LogCaptur
         for number in range(3):
             await put(cache, number)
         assert [await get(cache, number) for number in range(3)] == [True] * 3
+
+
+async def test_a_directory_that_somebody_else_made_again(work: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A directory that was deleted and made again so that others may write to it is not used until they may not."""
+    timer = FakeClock(0)
+    async with volume(work / "c", timer=timer) as cache:
+        shutil.rmtree(work / "c")
+        (work / "c").mkdir()
+        (work / "c").chmod(0o777)
+        for number in range(6):
+            await put(cache, number)
+            timer.now += 100
+        assert list((work / "c").iterdir()) == []
+        assert [line for line in warnings_of(caplog) if "others may write to" in line]
+        (work / "c").chmod(0o700)
+        await put(cache, 10)
+        assert await get(cache, 10)
 
 
 async def test_another_disk_in_its_place(work: Path) -> None:
@@ -346,25 +395,3 @@ async def test_a_file_system_without_direct_reads(work: Path, monkeypatch: pytes
             assert outcome.before == data_of(0)
         counts = cache.statistics()
         assert (len(directly), counts.corrupt, counts.errors) == (1, 0, {})
-
-
-def test_a_read_outlives_the_eviction(work: Path) -> None:
-    """A block that is evicted while it is read is read to its end; its descriptor is closed by the reader."""
-    (work / "f").write_bytes(b"content")
-    opened = OpenBlocks(1)
-    fds = [os.open(work / "f", os.O_RDONLY) for _ in range(2)]
-    first, second = (OpenBlock(bytes([n]), fd, BlockHeader(ByteRange(0, 7), b"")) for n, fd in enumerate(fds))
-    opened.add(first)
-    (work / "f").unlink()
-    assert opened.removed() == [first.name]
-    opened.drop(first.name)
-    assert os.pread(first.fd, 7, 0) == b"content"
-    assert opened.pin(first.name) is None
-    opened.unpin(first)
-    opened.add(second)
-    opened.unpin(second)
-    opened.check_invariants()
-    opened.close()
-    for fd in fds:
-        with pytest.raises(OSError, match="Bad file"):
-            os.fstat(fd)

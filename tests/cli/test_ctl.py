@@ -70,8 +70,15 @@ def test_a_daemon_that_goes_away(work: Path) -> None:
         connection.makefile().readline()
         connection.sendall(b'{"event": "progress"}\n')
 
-    with daemon(work, behave) as path, pytest.raises(NotThere, match="went away"):
-        list(ask(path, "warm", {}))
+    def stop_short(connection: socket.socket) -> None:
+        connection.makefile().readline()
+        connection.sendall(b'{"event": "progress"}\n{"event": "res')
+
+    for each in (behave, stop_short):
+        with daemon(work, each) as path, pytest.raises(NotThere, match="went away"):
+            list(ask(path, "warm", {}))
+        last = path.rename(work / "last")
+    path = last
     with pytest.raises(NotThere, match="does not answer: Connection refused"):
         list(ask(path, "warm", {}))
     path.unlink()
@@ -167,3 +174,10 @@ def test_usage(arguments: list[str]) -> None:
     ran = run_ctl(*arguments)
     assert ran.returncode == 2
     assert "Usage: s3mountctl" in ran.stderr
+
+
+def test_the_list_of_commands_is_readable() -> None:
+    """On a terminal of 80 columns the help says of each command in whole words what it does."""
+    shown = run_ctl("--help").stdout.partition("Commands:")[2].splitlines()
+    assert len([line for line in shown if line]) == 6
+    assert not [line for line in shown if "..." in line]

@@ -7,7 +7,7 @@ from unittest.mock import patch
 from zlib import crc32
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from s3mount.core import journal
@@ -17,6 +17,7 @@ from s3mount.core.journal import Journal, newest
 from s3mount.core.ledger import Ledger, succeed
 from s3mount.core.takeover import FRAME_BYTES, Heading, RecordedInode, pack_heading, pack_inode, read_inodes
 from s3mount.errors import StaleInode
+from s3mount.units import MIB
 from tests.core.strategies import any_text
 
 IDENTITY = "https://s3.test/bucket/p/"
@@ -145,14 +146,23 @@ class Kernel:
         return inode.ino
 
     def answer_lost(self, thing: Thing) -> None:
-        """The daemon dies after it did the work for a look-up and an open; the kernel asks the next one again."""
+        """The daemon dies after it did the work for the look-up of a directory or the open of a file, which the kernel
+        has looked up; it asks the next one again.
+        """
         before = self.references.get(thing, 0)
-        self.look_up(thing)
-        self.open(thing)
+        inode = self.look_up(thing)
+        if thing[1] is not None:
+            before += 1
+            self.open(thing)
         self.note()
         self.succeed()
         self.references[thing] = before
-        self.open(thing) if thing[1] is not None else self.look_up(thing)
+        if thing[1] is None:
+            self.look_up(thing)
+        else:
+            again = self.table.get(inode.ino)
+            self.table.opened(again)
+            self.handles.setdefault(thing, []).append(again)
 
     def forget_lost(self, thing: Thing) -> None:
         """The daemon dies with a FORGET that it read; nobody sends it again."""
@@ -169,6 +179,7 @@ class Kernel:
 
 
 @settings(max_examples=150)
+@example(steps=[(verb, THINGS[2]) for verb in ("answer lost", "close", "evict")], part=0.0)
 @given(steps=STEPS, part=st.floats(0, 1))
 @patch.object(journal, "_MIN_LIMIT", 150)
 def test_a_record_cut_off_anywhere_is_the_record_of_a_step(steps: list[tuple[str, Thing]], part: float) -> None:
@@ -311,7 +322,8 @@ def test_what_cannot_be_understood_is_refused_with_the_reason(record: bytes, rea
     InodeTable("p/", ledger).check_invariants()
     found = newest(tape.areas)
     assert found is not None
-    assert found[0] == Heading(6, 3, IDENTITY)
+    assert found[0]._replace(serial=1) == Heading(6, 3, IDENTITY)
+    assert found[0].serial > 2**32
 
 
 def test_a_damaged_record_is_read_up_to_the_damage() -> None:
@@ -350,6 +362,22 @@ def test_a_journal_without_a_commit_is_no_record() -> None:
     files = filled(tape)
     Journal(tape.areas, Heading(2, 1, IDENTITY)).add(files[0].ino, files[0].serial, "p/0", files[0].found)
     assert len(succeed(tape.areas, IDENTITY).inherited) == 3
+
+
+@pytest.mark.parametrize("limit", [1, 8 * MIB])
+def test_a_serial_is_given_out_once(limit: int) -> None:
+    """Neither a directory that the kernel forgot nor a record that was compacted frees a serial for a later daemon."""
+    tape, serials = Tape(), [1]
+    with patch.object(journal, "_MIN_LIMIT", limit):
+        for takeover in range(4):
+            table = InodeTable("p/", succeed(tape.areas, IDENTITY))
+            for number in range(3):
+                inode = table.intern(f"p/{takeover}{number}/", None)
+                table.grant(inode)
+                serials.append(inode.serial)
+                table.forget(inode.ino, 1)
+            table.check_invariants()
+    assert serials == list(range(1, 14))
 
 
 def test_without_a_journal_inodes_have_serials_all_the_same() -> None:

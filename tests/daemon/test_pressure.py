@@ -8,8 +8,10 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from s3mount.core.ranges import ByteRange
+from s3mount.daemon.keeper import NoKeeper
 from s3mount.daemon.pressure import MemoryWatch
 from s3mount.fs.blocks import BlockStore
+from s3mount.mounter.sdnotify import ServiceManager
 from s3mount.units import KIB, MIB
 from tests.daemon.groups import V2, Tree
 from tests.fs.harness import Mounted, file_system
@@ -18,6 +20,17 @@ from tests.support.content import make_content
 from tests.support.fake_store import FakeStore
 
 PART = 8 * MIB
+
+
+class Keeper(NoKeeper):
+    """Remembers what it was told."""
+
+    def __init__(self) -> None:
+        super().__init__(ServiceManager(None))
+        self.told: list[bool] = []
+
+    def memory_is_short(self, *, is_short: bool) -> None:
+        self.told.append(is_short)
 
 
 class Group:
@@ -57,7 +70,7 @@ async def test_speculation_goes_first(
     content = make_content("f", 96 * MIB)
     store.put("f", content)
     async with file_system(store, metadata=A_MINUTE) as mounted:
-        watch = MemoryWatch(mounted.budget, group.memory)
+        watch = MemoryWatch(mounted.budget, group.memory, Keeper())
         handle = await _stream(mounted, content)
         ahead = mounted.blocks.statistics().held_bytes
         assert ahead >= 32 * MIB
@@ -83,7 +96,7 @@ async def test_what_readers_wait_for_stays(group: Group, autojump_clock: MockClo
     content = make_content("f", 64 * MIB)
     store.put("f", content)
     async with file_system(store) as mounted:
-        watch = MemoryWatch(mounted.budget, group.memory)
+        watch = MemoryWatch(mounted.budget, group.memory, Keeper())
         opened = mounted.blocks.open(store.objects["f"][0].id, 64 * MIB)
         for start in range(0, 32 * MIB, PART):
             await mounted.blocks.begin(opened, ByteRange(start, start + PART), wait=False)
@@ -113,7 +126,7 @@ async def test_caches_go_when_speculation_was_not_enough(group: Group, autojump_
     for number in range(13_000):
         store.put(f"d/{number}", b"1")
     async with file_system(store, metadata=A_MINUTE) as mounted:
-        watch = MemoryWatch(mounted.budget, group.memory)
+        watch = MemoryWatch(mounted.budget, group.memory, Keeper())
         await mounted.walk("d/5")
         group.use(950)
         await watch.look(mounted.fs)
@@ -130,11 +143,12 @@ async def test_caches_go_when_speculation_was_not_enough(group: Group, autojump_
 
 async def test_it_ends(group: Group, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
     """One WARNING when memory becomes short and one INFO when it is no longer, however many looks lie between; then
-    the windows are as wide as before.
+    the windows are as wide as before.  The mounter hears of both.
     """
     caplog.set_level(logging.INFO, "s3mount.daemon.pressure")
     async with file_system(FakeStore()) as mounted, trio.open_nursery() as nursery:
-        watch = MemoryWatch(mounted.budget, group.memory)
+        keeper = Keeper()
+        watch = MemoryWatch(mounted.budget, group.memory, keeper)
         nursery.start_soon(watch.run, mounted.fs)
         for used_mib in (100, 950, 870, 950, 100):
             group.use(used_mib)
@@ -143,6 +157,7 @@ async def test_it_ends(group: Group, autojump_clock: MockClock, caplog: pytest.L
         await trio.sleep(100)
         assert mounted.budget.limit == mounted.budget.total
         assert watch.statistics().times == 1
+        assert keeper.told == [True, False]
         nursery.cancel_scope.cancel()
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
 
@@ -150,7 +165,7 @@ async def test_it_ends(group: Group, autojump_clock: MockClock, caplog: pytest.L
 async def test_content_that_comes_is_looked_at_at_once(group: Group, mock_clock: MockClock) -> None:
     """32 MiB that arrived are a reason to look before the second is over: a network may bring a gigabyte in it."""
     async with file_system(FakeStore()) as mounted, trio.open_nursery() as nursery:
-        watch = MemoryWatch(mounted.budget, group.memory)
+        watch = MemoryWatch(mounted.budget, group.memory, Keeper())
         nursery.start_soon(watch.run, mounted.fs)
         await wait_all_tasks_blocked()
         group.use(950)

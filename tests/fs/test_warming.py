@@ -225,6 +225,32 @@ async def test_failures_are_told(work: Path) -> None:
         assert "UTF-8" in at.told.failed["a\udcff"]
 
 
+async def test_a_directory_that_cannot_be_listed(work: Path) -> None:
+    """A directory whose LIST fails is told with the reason, and the other paths are warmed."""
+    async with bench(work) as at:
+        list(fill(at.fake, 5, 1000))
+        list(fill(at.fake, 5, 1000, "p/other/"))
+
+        def fault(operation: str, key: str, _: int) -> StoreError | None:
+            return StoreFailure("500", key=key) if operation == "list" and key == "p/d/" else None
+
+        selector = Selector(FaultyStore(at.fake, fault), at.selector._resolver, "p/")
+        at.warmer.selector = selector
+        counts = await at.warm("d", "other")
+        assert (counts.done_files, counts.failed) == (5, 1)
+        assert "500" in at.told.failed["d"]
+
+
+async def test_what_is_never_kept_is_told(work: Path) -> None:
+    """Content that the user wants kept off the disk fails to be warmed, and the reason says so."""
+    async with bench(work, prefix_policies=(("p/d/", CachePolicy.OFF),)) as at:
+        list(fill(at.fake, 2, 1000))
+        list(fill(at.fake, 2, 1000, "p/other/"))
+        counts = await at.warm()
+        assert (counts.done_files, counts.failed) == (2, 2)
+        assert all("policy off" in reason for reason in at.told.failed.values())
+
+
 async def test_no_more_than_fits(work: Path) -> None:
     """What is more than the cache may hold is left out with one warning, and nothing is evicted for it."""
     async with bench(work, max_bytes=10 * MIB) as at:

@@ -6,6 +6,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from s3mount.daemon.exits import ExitCode
-from tests.support.mounts import COMMAND, clean_up, is_mounted, mounted, run_command
+from tests.support.mounts import COMMAND, aws_environment, clean_up, is_mounted, mounted, run_command
 from tests.support.namespaces import NO_FUSE_DEV, NOBODY, PUBLIC_FUSE_DEV, as_nobody, in_namespace, over
 from tests.support.processes import wait_until
 from tests.support.proxy import error_answer
@@ -318,3 +319,16 @@ def test_an_ordinary_user_lets_others_in(server: Scripted, work: Path, public: P
     result = in_namespace(script)
     assert (result.returncode, result.stdout, result.stderr) == (0, "hello", "")
     wait_until(lambda: not processes_of(public), 20, "the daemon ending after the unmount")
+
+
+def test_a_parent_that_ignores_the_end_of_children(work: Path) -> None:
+    """A command whose parent ignores SIGCHLD, which children inherit, says why it fails and exits as always."""
+    ignore = (
+        "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    arguments = ["s3mount-bucket", str(work), "--endpoint-url", "http://127.0.0.1:9", "--request-deadline", "1"]
+    result = subprocess.run(
+        [sys.executable, "-c", ignore, COMMAND, *arguments], capture_output=True, text=True, timeout=60, check=False,
+        env=aws_environment(),
+    )  # fmt: skip
+    assert (result.returncode, len(result.stderr.splitlines())) == (ExitCode.ENDPOINT, 1), result.stderr

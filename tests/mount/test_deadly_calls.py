@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+import signal
 from pathlib import Path
 
 import pytest
@@ -75,7 +76,7 @@ def test_stacks_on_demand(weed: Server, work: Path) -> None:
     weed.client.put_object(Bucket=bucket, Key="f", Body=b"content")
     with mounted(bucket, work, url=weed.url) as mount:
         assert (mount.path / "f").read_bytes() == b"content"
-        os.kill(mount.daemon_pid, 10)
+        os.kill(mount.process.pid, signal.SIGUSR1)  # which hands it on
         wait_until(lambda: "tasks: " in mount.log and "most recent call first" in mount.log, 10, "the dump")
         wait_until(
             lambda: re.search(r"\d+ tasks: \S*MemoryWatch.run > pressure.py:\d+ run\n", mount.log) is not None, 10, "it"

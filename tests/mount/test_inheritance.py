@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from s3mount.core.takeover import Heading, RecordedInode, read_heading, read_inodes
 from s3mount.units import KIB
 from tests.mount import readers
 from tests.mount.long_use import SIZES, contents
-from tests.support.mounts import Mount, mounted
+from tests.support.mounts import Mount, children, mounted
 from tests.support.processes import wait_until
 from tests.support.servers import Server
-from tests.support.takeover import wait_for_takeover
+from tests.support.takeover import is_prepared, wait_for_takeover
 
 pytestmark = [pytest.mark.mount, pytest.mark.server]
 
@@ -42,9 +43,20 @@ def begin_to_use(mount: Mount, begun: Path) -> subprocess.Popen[str]:
 def record_kib(mount: Mount) -> int:
     """Memory that the takeover record takes, both areas together."""
     opened = Path(f"/proc/{mount.process.pid}/fd")
-    areas = [each for each in opened.iterdir() if "s3mount record" in os.readlink(each)]
+    areas = [each for each in opened.iterdir() if "s3mount-record" in os.readlink(each)]
     assert len(areas) == 2
     return sum(os.stat(each).st_blocks for each in areas) * 512 // KIB
+
+
+def record_of(daemon: int) -> tuple[Heading, list[RecordedInode]]:
+    """What a daemon after this one would read."""
+    opened = Path(f"/proc/{daemon}/fd")
+    contents = [each.read_bytes() for each in opened.iterdir() if "s3mount-record" in os.readlink(each)]
+    headings = {read_heading(each): each for each in contents}
+    headings.pop(None, None)
+    ((heading, content),) = headings.items()
+    assert heading is not None
+    return heading, read_inodes(content)
 
 
 def descriptors(mount: Mount) -> int:
@@ -72,3 +84,21 @@ def test_programs_go_on_under_daemons_that_are_killed(weed: Server, bucket: str,
         assert max(opened) <= min(opened) + 2  # the channel of a standby that is being started or replaced
         assert all("another takes the mount over" in line for line in mount.warnings())
         assert mount.stop() == 0
+
+
+def test_a_standby_leaves_the_record_alone(weed: Server, bucket: str, work: Path) -> None:
+    """When the mounter dies the standby ends, and the record of the daemon that goes on is what it was."""
+    with mounted(bucket, work, url=weed.url) as mount:
+        os.kill(mount.daemon_pid, signal.SIGKILL)
+        daemon = wait_for_takeover(mount)
+        assert os.listdir(mount.path)
+        wait_until(lambda: len(children(mount.process.pid)) == 2, 30, "the standby")
+        (standby,) = set(children(mount.process.pid)) - {daemon}
+        wait_until(lambda: is_prepared(standby), 60, "the standby being prepared")
+        left = record_of(daemon)
+        mount.process.kill()
+        mount.process.wait(30)
+        wait_until(lambda: not Path(f"/proc/{standby}").exists(), 30, "the end of the standby")
+        assert record_of(daemon) == left
+        os.kill(daemon, signal.SIGTERM)
+        wait_until(lambda: not Path(f"/proc/{daemon}").exists(), 30, "the end of the daemon")

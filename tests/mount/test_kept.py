@@ -40,6 +40,7 @@ class Manager:
             self.said.append(text)
             name = text.partition("FDNAME=")[2]
             if text.startswith("FDSTORE=1"):
+                assert name not in self.kept, "systemd keeps all of one name, up to FileDescriptorStoreMax together"
                 (self.kept[name],) = descriptors
             elif text.startswith("FDSTOREREMOVE=1") and name in self.kept:
                 os.close(self.kept.pop(name))

@@ -171,7 +171,7 @@ def test_no_cache(weed: Server, work: Path) -> None:
         assert run_ctl("refresh", work / "link/mnt/a/..").returncode == 0
         assert sorted(os.listdir(mount.path)) == ["a", "b"]
         listed = run_ctl("list", "--json")
-        assert str(mount.process.pid) in listed.stdout
+        assert str(mount.daemon_pid) in listed.stdout
         assert str(mount.path) in [json.loads(line)["mount_point"] for line in listed.stdout.splitlines()]
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from s3mount.daemon.exits import ExitCode
-from s3mount.mounter.sdnotify import ServiceManager
+from s3mount.mounter.keeping import kept
+from s3mount.mounter.sdnotify import ServiceManager, take_kept
 from tests.support.mounts import aws_environment, is_mounted, mounted
 from tests.support.proxy import error_answer
 from tests.support.refusals import refusal
@@ -69,6 +70,41 @@ def test_no_manager(address: str | None) -> None:
     manager = ServiceManager(address)
     manager.ready("serving")
     manager.stopping()
+
+
+HOSTILE = ["", "-1", "0", "²", "1e3", "9" * 5000, "x", "1 2"]
+
+
+@pytest.mark.parametrize("count", [*HOSTILE, "1000000"])
+def test_descriptors_that_nobody_passed(count: str) -> None:
+    """A LISTEN_FDS that is no number, or counts what is not open, gives no descriptor and no error."""
+    environ = {"LISTEN_PID": "7", "LISTEN_FDS": count, "LISTEN_FDNAMES": ":".join(f"n{n}" for n in range(70_000))}
+    taken = take_kept(environ, 7)
+    assert environ == {}
+    assert all(os.fstat(fd) for fd in taken.values())
+    assert (taken == {}) == (count in HOSTILE)
+
+
+def test_descriptors_that_are_meant_for_another() -> None:
+    """A process that inherited the variables takes nothing."""
+    assert take_kept({"LISTEN_PID": "8", "LISTEN_FDS": "1", "LISTEN_FDNAMES": "s3mount-device"}, 7) == {}
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"{", b"[]", b'{"mount_point": "/"}', b'{"mount_point": 1, "offer": 2, "facts": 3}']
+)
+def test_what_was_kept_and_makes_no_sense(work: Path, text: bytes) -> None:
+    """Facts that cannot be read are a mount that is ended: every descriptor is closed."""
+    device, writer = os.pipe()
+    os.close(writer)
+    facts = os.memfd_create("facts")
+    os.write(facts, text)
+    record = os.memfd_create("record")
+    named = {"s3mount-device": device, "s3mount-facts": facts, "s3mount-record-1": record}
+    assert kept(named, str(work / "mnt")) is None
+    for fd in named.values():
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(fd)
 
 
 @pytest.mark.mount

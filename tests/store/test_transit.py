@@ -142,7 +142,7 @@ async def test_a_cancelled_get_counts_until_the_crt_is_done(weed: Server) -> Non
                 asking.start_soon(partial(_get, reader, 0, is_right=[]))
                 await trio.to_thread.run_sync(gate.has_arrived.wait)
                 asking.cancel_scope.cancel()
-            assert reader.transit.statistics().used == 2 * MIB
+                assert reader.transit.statistics().used == 2 * MIB
             nursery.start_soon(reader.transit.enter, MIN_TRANSIT)  # gets all of it when nothing else is on its way
             nursery.cancel_scope.deadline = trio.current_time() + 30
         assert not nursery.cancel_scope.cancelled_caught

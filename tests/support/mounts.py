@@ -89,7 +89,9 @@ def children(pid: int) -> list[int]:
 
 
 def daemon_pid(pid: int) -> int:
-    """The daemon of a mounter; a process without one is the daemon."""
+    """The daemon of a mounter, waiting for one between two; any other process without one is the daemon."""
+    if b"s3mount/mounter/__main__.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
+        wait_until(lambda: bool(children(pid)), 60, "a daemon")
     return next(iter(children(pid)), pid)
 
 

@@ -41,12 +41,12 @@ def _sabotage(module: Any) -> None:
     key, spin = os.environ.get("SABOTAGE_KEY"), os.environ.get("SABOTAGE_SPIN")
     read = module.FileReader.read
 
-    async def sabotaged(reader: Any, offset: int, length: int) -> Any:
+    async def sabotaged(reader: Any, *span: Any) -> Any:
         if reader.inode.key == key:
             os.abort()
         if spin:
             _spin_if(spin)
-        return await read(reader, offset, length)
+        return await read(reader, *span)
 
     module.FileReader.read = sabotaged
 

@@ -1,0 +1,131 @@
+"""The daemons of a mount, who is told what and who is to blame, by real processes that do nothing."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from s3mount.mounter.channel import Channel, Hello
+from s3mount.mounter.crew import Crew
+from s3mount.mounter.mounter import Mounter
+from s3mount.mounter.offspring import Offspring
+from s3mount.mounter.renewal import Renewal
+from s3mount.mounter.sdnotify import ServiceManager
+
+_HELLO = Hello([], "/", "/mnt", True, None, False, True, 30.0)  # noqa: FBT003
+
+
+class Bench:
+    """A crew whose first daemon has the device, and the time."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.process = subprocess.Popen(["sleep", "600"])
+        ours, self.theirs = Channel.pair()
+        self.daemon = Offspring(self.process.pid, ours)
+        self.daemon.had_device = True
+        self.crew = Crew(_HELLO, [], self.daemon, lambda: self.now)
+
+    def hears(self) -> str | None:
+        """What the first daemon is told next, if anything."""
+        self.daemon.tell("end")
+        message = self.theirs.receive()
+        assert message is not None
+        if message.kind == "end":
+            return None
+        assert self.theirs.receive() is not None
+        return message.kind
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    """Nobody is left behind."""
+    made = Bench()
+    yield made
+    made.crew.close()
+    for each in made.crew.members:
+        os.waitpid(each.pid, 0)
+        each.hang_up()
+    made.process.kill()
+    made.process.wait(10)
+    made.theirs.close()
+    made.daemon.hang_up()
+
+
+@pytest.mark.parametrize(("code", "is_to_blame"), [(-signal.SIGSEGV, True), (-signal.SIGKILL, False)])
+def test_a_start_that_fails_says_nothing_of_calls(bench: Bench, code: int, *, is_to_blame: bool) -> None:
+    """What killed the last daemon that had the device stays known while later ones die before they get it."""
+    bench.crew.bury(code)
+    assert bench.crew.is_to_blame is is_to_blame
+    for later in (1, -signal.SIGKILL):
+        bench.now += 100.0
+        successor = bench.crew.promote()
+        assert successor is not None
+        successor.send(signal.SIGKILL)
+        os.waitpid(successor.pid, 0)
+        bench.crew.bury(later)
+        assert bench.crew.is_to_blame is is_to_blame
+
+
+def test_a_standby_that_is_not_needed_is_not_waited_for(bench: Bench) -> None:
+    """One that is stuck holds nobody up: it is killed, and a member until it has ended."""
+    standby = bench.crew.renew_standby()
+    assert standby is not None
+    bench.crew.drop_standby()
+    assert bench.crew.standby is None
+    assert bench.crew.members == [bench.daemon, standby]
+    os.waitid(os.P_PID, standby.pid, os.WEXITED | os.WNOWAIT)
+    bench.crew.tend()
+    assert bench.crew.members == [bench.daemon]
+    assert standby.exit_code() == -signal.SIGKILL
+
+
+def test_nobody_stands_by_while_memory_is_short(bench: Bench) -> None:
+    """A standby goes when the daemon says that memory is short; the next comes a minute after it says it is not."""
+    mounter = Mounter(_HELLO, bench.crew, ServiceManager(None), lambda: bench.now)
+    assert bench.crew.renew_standby() is not None
+    bench.theirs.send("memory", is_short=True)
+    mounter._listen(bench.daemon)
+    assert bench.crew.standby is None
+    bench.now += 1000.0
+    bench.crew.tend()
+    assert bench.crew.standby is None
+    bench.theirs.send("memory", is_short=False)
+    mounter._listen(bench.daemon)
+    for after_s, is_there in [(59.0, False), (1.0, True)]:
+        bench.now += after_s
+        bench.crew.tend()
+        assert (bench.crew.standby is not None) == is_there
+    with mounter._signals:  # closes them
+        pass
+
+
+def test_only_one_that_serves_is_drained(bench: Bench) -> None:
+    """A daemon that was called and does not serve yet is not told to drain, which it could not do, until it serves."""
+    renewal = Renewal(bench.crew)
+    renewal.begin(can_take_over=True)
+    assert bench.crew.standby is not None
+    bench.crew.standby.is_prepared = True
+    renewal.go_on()
+    assert bench.hears() is None
+    bench.daemon.serving_since = bench.now
+    renewal.go_on()
+    assert bench.hears() == "drain"
+    renewal.go_on()
+    assert bench.hears() is None
+
+
+def test_a_newcomer_that_is_called_before_it_is_asked_for(bench: Bench) -> None:
+    """When the daemon dies while a new one prepares itself the new one takes over, and is not drained itself."""
+    renewal = Renewal(bench.crew)
+    renewal.begin(can_take_over=True)
+    newcomer = bench.crew.standby
+    bench.process.kill()
+    bench.crew.bury(-9)
+    assert bench.crew.promote() is newcomer
+    assert newcomer is not None
+    newcomer.is_prepared = True
+    renewal.go_on()
+    assert bench.crew.members == [newcomer]
