@@ -295,6 +295,8 @@ async def test_an_unlinked_file_stays_readable(tmp_path: Path) -> None:
         await each.drafts.unlink("a")
         new = await each.open()
         await draft.append(b" more")
+        await draft.fsync()
+        assert each.found() is None
         assert await draft.read(0, 100) == b"scratch more"
         await close(each, draft)
         await new.append(b"new")

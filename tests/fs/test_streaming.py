@@ -143,6 +143,43 @@ async def test_a_patch_of_what_is_gone() -> None:
         await stream.abort()
 
 
+async def test_a_patched_part_is_not_dropped(autojump_clock: trio.testing.MockClock) -> None:
+    """A part that was patched stays until S3 has it again, whoever waits for memory."""
+    async with streams(budget_bytes=24 * MIB) as made:
+        one, other = StreamingWriter(made.tools, "a"), StreamingWriter(made.tools, "b")
+        await write(one, PART + 1)
+        await trio.testing.wait_all_tasks_blocked()
+        made.writer.latency_s = 1.0
+        one.patch(0, b"HEAD")
+        await write(other, 2 * PART)
+        await one.finish(NEW)
+        await other.finish(NEW)
+        assert made.content("a") == b"HEAD" + ramp(4, PART - 3)
+        assert made.content("b") == ramp(0, 2 * PART)
+        await one.abort()
+        await other.abort()
+
+
+async def test_a_patch_while_a_part_is_kept(autojump_clock: trio.testing.MockClock) -> None:
+    """A part that is patched while the spool takes it is sent, and given to the spool, again."""
+    kept: list[bytes] = []
+
+    async def keep(offset: int, body: Body) -> None:
+        content = b"".join(body)
+        await trio.sleep(1.0)
+        kept.append(content)
+
+    async with streams() as made:
+        stream = StreamingWriter(made.tools, "a", keep=keep)
+        await write(stream, PART + 1)
+        await trio.sleep(0.5)
+        stream.patch(0, b"HEAD")
+        await stream.finish(NEW)
+        assert made.content() == b"HEAD" + ramp(4, PART - 3)
+        assert [content[:4] for content in kept if len(content) == PART] == [ramp(0, 4), b"HEAD"]
+        await stream.abort()
+
+
 async def test_the_size_first() -> None:
     """A file whose size was set first is streamed in equal parts, and what was not written is zeros."""
     async with streams() as made:
