@@ -63,6 +63,18 @@ class StaleInode(FileSystemError):
     """The bucket no longer has that content under that name; the kernel looks it up again by itself."""
 
 
+class NotKept(FileSystemError):
+    """Bytes of a file being written that are in S3 already, inside an upload that nobody can read, and not here."""
+
+
+class SpoolFull(FileSystemError):
+    """The spool's disk has no room that may be used."""
+
+
+class SpoolFailed(FileSystemError):
+    """The spool's disk failed."""
+
+
 # -- what S3 answered -----------------------------------------------------------------------
 
 
@@ -115,6 +127,30 @@ class ObjectNotFound(StoreError):
 
 class ObjectChanged(StoreError):
     """The object under that key is no longer the version asked for (If-Match failed, or gone)."""
+
+
+class AlreadyExists(StoreError):
+    """There is an object under a key that was to be a new one (If-None-Match failed)."""
+
+
+class UploadNotFound(StoreError):
+    """No such multipart upload: it was completed, aborted, or never there."""
+
+
+class ObjectTooLarge(StoreError):
+    """Larger than the server takes."""
+
+
+class KeyTooLong(StoreError):
+    """The key has more bytes than the server takes (S3: 1,024)."""
+
+
+class StorageFull(StoreError):
+    """The server's disks or the account's quota are full."""
+
+
+class NotSupported(StoreError):
+    """The server does not have that operation, header or condition."""
 
 
 class ArchivedObject(StoreError):

@@ -118,6 +118,10 @@ class Coverage:
         last = bisect_left(self._starts, wanted.stop)
         return gaps(wanted, map(ByteRange, self._starts[first:last], self._stops[first:last]))
 
+    def __iter__(self) -> Iterator[ByteRange]:
+        """The ranges, in order."""
+        return map(ByteRange, self._starts, self._stops)
+
     def __len__(self) -> int:
         """Number of ranges."""
         return len(self._starts)

@@ -20,7 +20,8 @@ The CRCs are computed by the CRT without the interpreter's lock, on the thread t
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 
 from awscrt import checksums
 
@@ -29,12 +30,18 @@ from s3mount.errors import StoreFailure
 #: Asks S3 for the checksum; only an answer that begins with the first byte can be the whole object.
 REQUEST_HEADER = ("x-amz-checksum-mode", "ENABLED")
 #: By response header: the function that goes on from a CRC over more bytes, and the bytes of the result.
-_ALGORITHMS: Mapping[str, tuple[Callable[[bytes, int], int], int]] = {
+_ALGORITHMS: Mapping[str, tuple[Callable[[bytes | memoryview, int], int], int]] = {
     "x-amz-checksum-crc64nvme": (checksums.crc64nvme, 8),
     "x-amz-checksum-crc32c": (checksums.crc32c, 4),
     "x-amz-checksum-crc32": (checksums.crc32, 4),
 }
 _RANGE = re.compile(r"bytes 0-(\d+)/(\d+)")
+
+
+def checksum_of_body(name: str, body: Sequence[bytes | memoryview]) -> str:
+    """The checksum of a content in pieces, as S3 writes it; `name` is crc32c or crc64nvme."""
+    update, size = _ALGORITHMS[f"x-amz-checksum-{name}"]
+    return b64encode(reduce(lambda crc, piece: update(piece, crc), body, 0).to_bytes(size, "big")).decode("ascii")
 
 
 class Checksum:

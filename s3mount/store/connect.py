@@ -44,10 +44,12 @@ class Connection:
     """A bucket that answered.
 
     Attributes:
+        client: of aiobotocore, open as long as the connection.
         root_page: the first page of the prefix, asked for at `root_asked_at` (trio's clock); None
             where S3 denies it and `S3Config.may_list` is False.
     """
 
+    client: Any
     catalogue: ObjectStore
     reader: CrtReader
     region: str
@@ -113,7 +115,7 @@ async def connect(s3: S3Config, crt: CrtConfig, known_region: str | None = None)
         if known_region is not None:
             endpoint = await session.endpoint(client, region)
             reader = await stack.enter_async_context(crt_reader(endpoint, credentials, session.ca_bundle, s3, crt))
-            yield Connection(S3Store(client, s3), reader, region, None, trio.current_time())
+            yield Connection(client, S3Store(client, s3), reader, region, None, trio.current_time())
             return
         found = await _probe(client, s3, region, deadline)
         if found.region != region:
@@ -131,7 +133,7 @@ async def connect(s3: S3Config, crt: CrtConfig, known_region: str | None = None)
                     raise
         if found.page is None:
             log.info("S3 denies listing; only what is asked for by its path is there")
-        yield Connection(found.catalogue, reader, region, found.page, found.asked_at)
+        yield Connection(client, found.catalogue, reader, region, found.page, found.asked_at)
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,7 @@
 """Content by the AWS CRT: ranged GET with If-Match, on C threads, off the interpreter's lock.
 
 * One GET per range: the CRT would split one longer than a part, so `fs` never asks for that.
-* What a request brings comes on C threads, to its `store.transfer.Transfer`.
-* The CRT must never see a fork: it hangs in the child (measured).
-* What is in flight is counted in `store.transit` until the CRT is done with it, also when nobody waits for
-  it any more; what such a GET still brings is not kept.
+* Requests themselves are `store.crt_requests`; what a GET brings that nobody waits for any more is not kept.
 """
 
 import math
@@ -13,13 +10,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
-import trio
-from awscrt.http import HttpHeaders, HttpRequest
 from awscrt.io import ClientBootstrap, ClientTlsContext, DefaultHostResolver, EventLoopGroup, TlsContextOptions
 from awscrt.s3 import (
     S3Client,
     S3RequestTlsMode,
-    S3RequestType,
     S3RetryConfig,
     S3RetryMode,
 )
@@ -31,10 +25,11 @@ from s3mount.core.waits import Arrival
 from s3mount.errors import ObjectNotFound
 from s3mount.store import checksums
 from s3mount.store.base import MAX_PAGE
+from s3mount.store.crt_requests import CrtRequests
 from s3mount.store.list_xml import parse_list_page
 from s3mount.store.s3 import as_change, check_content, check_version
 from s3mount.store.session import CONNECT_TIMEOUT_S, Endpoint, S3Config
-from s3mount.store.signing import CredentialSource, Signer
+from s3mount.store.signing import CredentialSource
 from s3mount.store.transfer import Transfer
 from s3mount.store.transit import MIN_TRANSIT, Transit
 
@@ -43,12 +38,6 @@ from s3mount.store.transit import MIN_TRANSIT, Transit
 _GBPS_PER_CONNECTION = 10 / 25
 #: S3 API, ListObjectsV2: archived objects say whether they are restored only when asked.
 _LIST_HEADERS = [("x-amz-optional-object-attributes", "RestoreStatus")]
-#: Only a GET of an object is the CRT's to split; it sends the others as they are.
-_REQUESTS = {
-    "GetObject": (S3RequestType.GET_OBJECT, "GET"),
-    "HeadObject": (S3RequestType.DEFAULT, "HEAD"),
-    "ListObjectsV2": (S3RequestType.DEFAULT, "GET"),
-}
 
 
 @dataclass(frozen=True)
@@ -62,18 +51,20 @@ class CrtConfig:
 
 
 class CrtReader:
-    """`RangeReader` of one bucket."""
+    """`RangeReader` of one bucket.
 
-    def __init__(
-        self, client: S3Client, endpoint: Endpoint, credentials: CredentialSource | None, s3: S3Config, transit: Transit
-    ) -> None:
-        self._client = client
-        self.transit = transit
-        self._endpoint = endpoint
-        self._signer = None if credentials is None else Signer(credentials, endpoint.region)
-        self._bucket = s3.location.bucket
+    Attributes:
+        requests: for other requests by the same client.
+    """
+
+    def __init__(self, requests: CrtRequests, s3: S3Config) -> None:
+        self.requests = requests
         self._prefix = s3.location.prefix
-        self._headers = [("Host", endpoint.host), *s3.headers]
+
+    @property
+    def transit(self) -> Transit:
+        """What is on its way."""
+        return self.requests.transit
 
     async def confirm(self, wanted: ObjectId) -> None:
         """See `RangeReader.confirm`."""
@@ -111,8 +102,8 @@ class CrtReader:
             query["continuation-token"] = token
         elif start_after:
             query["start-after"] = start_after
-        path = self._endpoint.base_path + "?" + urlencode(query, quote_via=quote, safe="")
-        transfer = await self._send("ListObjectsV2", path, _LIST_HEADERS, prefix)
+        path = self.requests.endpoint.base_path + "?" + urlencode(query, quote_via=quote, safe="")
+        transfer = await self.requests.send("ListObjectsV2", path, _LIST_HEADERS, prefix)
         return parse_list_page(transfer.content())
 
     async def probe(self) -> None:
@@ -134,46 +125,10 @@ class CrtReader:
                 headers.append(checksums.REQUEST_HEADER)
         n_bytes = 0 if span is None else span.length
         try:
-            return await self._send(operation, self._endpoint.path(wanted.key), headers, wanted.key, n_bytes, arrival)
+            path = self.requests.endpoint.path(wanted.key)
+            return await self.requests.send(operation, path, headers, wanted.key, n_bytes, arrival)
         except ObjectNotFound as error:
             raise as_change(error) from error
-
-    async def _send(
-        self,
-        operation: str,
-        path: str,
-        headers: list[tuple[str, str]],
-        key: str,
-        n_bytes: int = 0,
-        arrival: Arrival | None = None,
-    ) -> Transfer:
-        kind, method = _REQUESTS[operation]
-        signing = None if self._signer is None else await self._signer.config()
-        taken = await self._enter(n_bytes, arrival)
-        transfer = Transfer(trio.lowlevel.current_trio_token(), lambda: self.transit.leave(taken))
-        transfer.request = self._client.make_request(
-            type=kind,
-            operation_name=operation,
-            request=HttpRequest(method, path, HttpHeaders([*self._headers, *headers])),
-            signing_config=signing,
-            part_size=self.transit.part_size,
-            on_headers=transfer.on_headers,
-            on_body=transfer.on_body,
-            on_done=transfer.on_done,
-        )
-        await transfer.wait()
-        if transfer.failure is not None:
-            raise transfer.failure(bucket=self._bucket, key=key, operation=operation)
-        return transfer
-
-    async def _enter(self, n_bytes: int, arrival: Arrival | None) -> int:
-        """Wait for memory; meanwhile the request is not sent, and must not be taken for one that S3 keeps waiting."""
-        if arrival is None:
-            return await self.transit.enter(n_bytes)
-        arrival.sent_at = math.inf
-        taken = await self.transit.enter(n_bytes)
-        arrival.sent_at = trio.current_time()
-        return taken
 
 
 @asynccontextmanager
@@ -205,4 +160,4 @@ async def crt_reader(
         retry_config=S3RetryConfig(retry_mode=S3RetryMode.NONE),  # store.retries repeats, and sees each failure
         connect_timeout_ms=CONNECT_TIMEOUT_S * 1000,
     )
-    yield CrtReader(client, endpoint, credentials, s3, transit)
+    yield CrtReader(CrtRequests(client, endpoint, credentials, s3, transit), s3)

@@ -9,10 +9,7 @@ limited and counted.
 
 import copy
 import math
-from collections import Counter
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeVar
 
 import trio
 
@@ -20,10 +17,8 @@ from s3mount.core.attrs import ObjectId, ObjectStat
 from s3mount.core.listing import ListPage
 from s3mount.core.ranges import ByteRange
 from s3mount.core.waits import Arrival
-from s3mount.errors import StoreError, StoreTimeout
+from s3mount.store.attempts import Attempts
 from s3mount.store.base import MAX_PAGE, Catalogue, RangeReader
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -67,13 +62,13 @@ class GuardedStore:
     """
 
     def __init__(self, catalogue: Catalogue, reader: RangeReader, config: GuardConfig, *, bucket: str = "") -> None:
-        self._bucket = bucket
+        self._attempts = Attempts(bucket, config.deadline_s)
         self._catalogue = catalogue
         self._reader = reader
         self._config = config
         self._gets = trio.CapacityLimiter(config.max_gets)
         self._lists = trio.CapacityLimiter(config.max_lists)
-        self._counts: Counter[str] = Counter()
+        self._counts = self._attempts.counts
 
     def through(self, catalogue: Catalogue, reader: RangeReader) -> "GuardedStore":
         """Other clients of the same bucket, under the same limits and counters."""
@@ -103,7 +98,7 @@ class GuardedStore:
                 prefix, delimiter=delimiter, token=token, max_keys=max_keys, start_after=start_after
             )
 
-        return await self._guarded(self._lists, "ListObjectsV2", prefix, ask)
+        return await self._attempts.run(self._lists, "ListObjectsV2", prefix, ask)
 
     async def head(self, key: str) -> ObjectStat:
         """See `Catalogue.head`."""
@@ -112,7 +107,7 @@ class GuardedStore:
             self._counts["heads"] += 1
             return await self._catalogue.head(key)
 
-        return await self._guarded(self._lists, "HeadObject", key, ask)
+        return await self._attempts.run(self._lists, "HeadObject", key, ask)
 
     async def confirm(self, wanted: ObjectId) -> None:
         """See `RangeReader.confirm`."""
@@ -121,7 +116,7 @@ class GuardedStore:
             self._counts["heads"] += 1
             await self._reader.confirm(wanted)
 
-        await self._guarded(self._lists, "HeadObject", wanted.key, ask)
+        await self._attempts.run(self._lists, "HeadObject", wanted.key, ask)
 
     async def get_range(
         self,
@@ -145,34 +140,7 @@ class GuardedStore:
             self._counts["bytes_read"] += len(content)
             return content
 
-        return await self._guarded(self._gets, "GetObject", wanted.key, ask, scope)
-
-    async def _guarded(
-        self,
-        limiter: trio.CapacityLimiter,
-        operation: str,
-        key: str,
-        ask: Callable[[], Awaitable[T]],
-        scope: trio.CancelScope | None = None,
-    ) -> T:
-        """The answer of `ask`.  No generator and, while there is room, no turn of the loop: every GET pays for it."""
-        scope = trio.CancelScope() if scope is None else scope
-        scope.deadline = trio.current_time() + self._config.deadline_s
-        try:
-            with scope:
-                await _take(limiter)
-                try:
-                    return await ask()
-                finally:
-                    limiter.release()
-        except StoreError as error:
-            self._counts["failures"] += 1
-            error.locate(self._bucket, key, operation)
-            raise
-        if trio.current_time() >= scope.deadline:
-            self._counts["failures"] += 1
-        message = f"no answer within the deadline of {self._config.deadline_s:g} s (--request-deadline)"
-        raise StoreTimeout(message, bucket=self._bucket, key=key, operation=operation)
+        return await self._attempts.run(self._gets, "GetObject", wanted.key, ask, scope)
 
     def statistics(self) -> StoreStatistics:
         """A snapshot of the counters."""
@@ -184,11 +152,3 @@ class GuardedStore:
             raise ValueError("more GETs in flight than allowed")
         if self._lists.borrowed_tokens > self._config.max_lists:
             raise ValueError("more LISTs in flight than allowed")
-
-
-async def _take(limiter: trio.CapacityLimiter) -> None:
-    """A place, without a turn of the loop if one is free."""
-    try:
-        limiter.acquire_nowait()
-    except trio.WouldBlock:
-        await limiter.acquire()

@@ -16,7 +16,7 @@ in time.  What S3 says about the object, the permission or the request is an ans
 import logging
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import trio
@@ -77,6 +77,7 @@ class Retries:
         key: str,
         asks: tuple[Callable[..., Awaitable[T]], Callable[..., Awaitable[T]]],
         *args: object,
+        extra_s: float = 0.0,
     ) -> T:
         """The answer to a request.
 
@@ -84,6 +85,7 @@ class Retries:
             operation, key: for messages.
             asks: send the request once; the second one is for its last attempt.
             args: of either.
+            extra_s: added to the request's deadline.
 
         Raises:
             StoreError: as it came; if it may pass, after everything `Patience` allows.
@@ -99,14 +101,16 @@ class Retries:
                 self._answered()
                 return answer
             self._failed(failure, began_at)
-        scope = trio.CancelScope(deadline=began_at + self._patience.total_s)
+        patience = replace(self._patience, deadline_s=self._patience.deadline_s + extra_s)
+        scope = trio.CancelScope(deadline=began_at + patience.total_s)
         with scope:
-            return await self._ask_again(began_at, failure, asks, *args)
-        message = f"no answer within {self._patience.total_s:g} s (--request-deadline, --on-outage)"
+            return await self._ask_again(patience, began_at, failure, asks, *args)
+        message = f"no answer within {patience.total_s:g} s (--request-deadline, --on-outage)"
         raise StoreTimeout(message, key=key, operation=operation) from failure
 
     async def _ask_again(
         self,
+        patience: Patience,
         began_at: float,
         failure: StoreError | None,
         asks: tuple[Callable[..., Awaitable[T]], Callable[..., Awaitable[T]]],
@@ -114,12 +118,12 @@ class Retries:
     ) -> T:
         attempts = 0 if failure is None else 1
         failed_at = trio.current_time()
-        until = failed_at + (self._patience.window_s or self._patience.total_s)
+        until = failed_at + (patience.window_s or patience.total_s)
         while True:
             is_last = False
             if failure is not None:
                 now = trio.current_time()
-                step = next_step(self._patience, began_at, failed_at, attempts, now, self._chance())
+                step = next_step(patience, began_at, failed_at, attempts, now, self._chance())
                 if step is None:
                     if attempts > 1:
                         failure.message = (

@@ -55,7 +55,7 @@ class S3Store:
         paging = {"StartAfter": start_after} if start_after else {}
         if token is not None:
             paging = {"ContinuationToken": token}
-        with self._mapped(prefix, "ListObjectsV2"):
+        with mapped(self._bucket, prefix, "ListObjectsV2"):
             answer = await self._client.list_objects_v2(
                 Bucket=self._bucket,
                 Prefix=prefix,
@@ -72,22 +72,15 @@ class S3Store:
 
     async def head(self, key: str) -> ObjectStat:
         """See `Catalogue.head`."""
-        with self._mapped(key, "HeadObject"):
+        with mapped(self._bucket, key, "HeadObject"):
             answer = await self._client.head_object(Bucket=self._bucket, Key=key, **self._arguments)
-            return ObjectStat(
-                key=key,
-                etag=answer.get("ETag", ""),
-                size=answer["ContentLength"],
-                mtime_s=int(answer["LastModified"].timestamp()),
-                storage_class=answer.get("StorageClass", ""),
-                restored='ongoing-request="false"' in answer.get("Restore", ""),
-            )
+            return stat_from_head(key, answer)
 
     async def confirm(self, wanted: ObjectId) -> None:
         """See `RangeReader.confirm`."""
         condition = {"IfMatch": wanted.etag} if wanted.etag else {}
         try:
-            with self._mapped(wanted.key, "HeadObject"):
+            with mapped(self._bucket, wanted.key, "HeadObject"):
                 answer = await self._client.head_object(
                     Bucket=self._bucket, Key=wanted.key, **condition, **self._arguments
                 )
@@ -99,7 +92,7 @@ class S3Store:
         """See `RangeReader.get_range`."""
         condition = {"IfMatch": wanted.etag} if wanted.etag else {}
         try:
-            with self._mapped(wanted.key, "GetObject"):
+            with mapped(self._bucket, wanted.key, "GetObject"):
                 answer = await self._client.get_object(
                     Bucket=self._bucket,
                     Key=wanted.key,
@@ -121,15 +114,28 @@ class S3Store:
             checksum.verify(wanted.key)
         return content
 
-    @contextmanager
-    def _mapped(self, key: str, operation: str) -> Iterator[None]:
-        """No exception of botocore crosses this seam, nor what a garbled answer makes of its parser."""
-        try:
-            yield
-        except (BotoCoreError, ClientError, ResponseParserError, KeyError, ValueError) as error:
-            if isinstance(error, ClientError) and error.operation_name != operation:
-                raise from_provider(error) from error  # signing renewed the credentials by a request of its own
-            raise from_botocore(error, bucket=self._bucket, key=key, operation=operation) from error
+
+@contextmanager
+def mapped(bucket: str, key: str, operation: str) -> Iterator[None]:
+    """No exception of botocore crosses this seam, nor what a garbled answer makes of its parser."""
+    try:
+        yield
+    except (BotoCoreError, ClientError, ResponseParserError, KeyError, ValueError) as error:
+        if isinstance(error, ClientError) and error.operation_name != operation:
+            raise from_provider(error) from error  # signing renewed the credentials by a request of its own
+        raise from_botocore(error, bucket=bucket, key=key, operation=operation) from error
+
+
+def stat_from_head(key: str, answer: dict[str, Any]) -> ObjectStat:
+    """The object in what botocore parsed of a HeadObject answer."""
+    return ObjectStat(
+        key=key,
+        etag=answer.get("ETag", ""),
+        size=answer["ContentLength"],
+        mtime_s=int(answer["LastModified"].timestamp()),
+        storage_class=answer.get("StorageClass", ""),
+        restored='ongoing-request="false"' in answer.get("Restore", ""),
+    )
 
 
 def _ask_for_checksum(params: dict[str, Any], **_: Any) -> None:

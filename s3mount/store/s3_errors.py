@@ -39,6 +39,17 @@ _BY_CODE: Mapping[str, type[errors.StoreError]] = {
     "InvalidObjectState": errors.ArchivedObject,
     "PreconditionFailed": errors.ObjectChanged,
     "412": errors.ObjectChanged,
+    "ConditionalRequestConflict": errors.StoreFailure,
+    "OperationAborted": errors.StoreFailure,
+    "NoSuchUpload": errors.UploadNotFound,
+    "EntityTooLarge": errors.ObjectTooLarge,
+    "KeyTooLongError": errors.KeyTooLong,
+    "InsufficientStorage": errors.StorageFull,
+    "QuotaExceeded": errors.StorageFull,
+    "XMinioStorageFull": errors.StorageFull,
+    "507": errors.StorageFull,
+    "BadDigest": errors.StoreFailure,
+    "IncompleteBody": errors.StoreFailure,
     "InvalidRange": errors.ObjectChanged,
     "416": errors.ObjectChanged,
     "SlowDown": errors.StoreThrottled,
@@ -51,8 +62,8 @@ _BY_CODE: Mapping[str, type[errors.StoreError]] = {
     "InternalError": errors.StoreFailure,
     "RequestTimeout": errors.StoreFailure,
     "408": errors.StoreFailure,
-    "NotImplemented": errors.StoreError,
-    "501": errors.StoreError,
+    "NotImplemented": errors.NotSupported,
+    "501": errors.NotSupported,
     "429": errors.StoreThrottled,
     "PermanentRedirect": errors.WrongRegion,
     "TemporaryRedirect": errors.WrongRegion,
@@ -184,6 +195,8 @@ def from_answer(code: str, message: str, status: int, *, region: str = "", **con
     if kind is errors.ObjectNotFound and context.get("operation") == "ListObjectsV2":
         # A LIST asks for no object; S3 says NoSuchBucket, and a web server says nothing.
         kind = errors.BucketNotFound if code and not code.isdigit() else errors.NotS3
+    if code == "ConditionalRequestConflict" and context.get("operation") == "CompleteMultipartUpload":
+        kind = errors.ObjectChanged  # S3 API: another write won, and this upload cannot be completed any more
     text = f"S3 answered {status} {code}".rstrip() + (f": {message}" if message else "")
     if kind is errors.WrongRegion:
         return errors.WrongRegion(text, region=region, **context)

@@ -25,6 +25,7 @@ class Transfer:
 
     Attributes:
         etag: of the answer; empty where it has none.
+        headers: of the answer, names in lower case.
         checksum: what verifies the content, if S3 said something that does.
         failure: makes our error of the CRT's, given where it happened; None when it went well.
         request: the CRT's own object; the caller sets it, and the end of the request drops it.
@@ -33,7 +34,7 @@ class Transfer:
 
     __slots__ = (
         "_clock", "_done", "_ended", "_is_left", "_pieces", "_token",
-        "checksum", "ended_at", "etag", "failure", "request",
+        "checksum", "ended_at", "etag", "failure", "headers", "request",
     )  # fmt: skip
 
     def __init__(self, token: trio.lowlevel.TrioToken, ended: Callable[[], None]) -> None:
@@ -45,13 +46,14 @@ class Transfer:
         self.ended_at = 0.0
         self._pieces: list[bytes] = []
         self.etag = ""
+        self.headers: dict[str, str] = {}
         self.checksum: Checksum | None = None
         self.failure: Any = None
         self.request: Any = None
 
     def on_headers(self, headers: list[tuple[str, str]], **_: Any) -> None:
         """The answer began."""
-        by_name = {name.lower(): value for name, value in headers}
+        self.headers = by_name = {name.lower(): value for name, value in headers}
         self.etag = by_name.get("etag", "")
         self.checksum = checksum_of(by_name)
 

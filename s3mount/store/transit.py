@@ -1,8 +1,10 @@
-"""The memory of parts on their way in: between the socket and our callback they lie in the CRT's pool.
+"""The memory of parts on their way: between the socket and our callback they lie in the CRT's pool.
 
 The pool is made of blocks of 16 chunks, and a GET takes whole chunks.  The CRT's own limit counts bytes, not
 chunks: 128 GETs of 1 MiB took eight blocks of 128 MiB where its limit was one (measured).  So what is in
 flight is counted here, in chunks, before the CRT hears of it, until the CRT is done with it.
+
+A body on its way out lies in memory that the CRT allocates for it alone; it is counted here as if it were a GET's.
 
 Who waits is served in order: what is fetched ahead cannot starve what a reader waits for by much, since `fs.budget`
 bounds it.
@@ -46,6 +48,7 @@ class Transit:
         total: bytes; at least `MIN_TRANSIT`, and one part.
 
     Attributes:
+        total: as given.
         part_size: the largest GET, bytes.
         pool_part_size: what the CRT is told, of which it makes its chunks.  A quarter of a part: small GETs waste
             little, and a part still comes out of a block.  Where a block would be more than may be on its
@@ -60,7 +63,7 @@ class Transit:
         self.pool_part_size = chunk if has_blocks else part_size
         self.pool_limit = -(-(total + (_CHUNKS * chunk if has_blocks else 0) + _RESERVE) // MIB) * MIB
         self._chunk = chunk if has_blocks else 1
-        self._total = total
+        self.total = total
         self._used = 0
         self._queue: deque[tuple[int, trio.Event]] = deque()
 
@@ -73,9 +76,9 @@ class Transit:
         taken = self._taken_by(n_bytes)
         if not taken:
             return 0
-        if taken > self._total:
-            raise ValueError(f"a GET of {n_bytes} bytes can never be on its way: {self._total} may be")
-        if not self._queue and self._used + taken <= self._total:
+        if taken > self.total:
+            raise ValueError(f"a GET of {n_bytes} bytes can never be on its way: {self.total} may be")
+        if not self._queue and self._used + taken <= self.total:
             self._used += taken
             return taken
         granted = trio.Event()
@@ -98,18 +101,18 @@ class Transit:
         return n_bytes if n_bytes <= _ALONE else -(-n_bytes // self._chunk) * self._chunk
 
     def _serve(self) -> None:
-        while self._queue and self._used + self._queue[0][0] <= self._total:
+        while self._queue and self._used + self._queue[0][0] <= self.total:
             taken, granted = self._queue.popleft()
             self._used += taken
             granted.set()
 
     def statistics(self) -> TransitStatistics:
         """A snapshot of the counters."""
-        return TransitStatistics(self._total, self._used, len(self._queue))
+        return TransitStatistics(self.total, self._used, len(self._queue))
 
     def check_invariants(self) -> None:
         """Raises ValueError when more is on its way than may be, or somebody waits for nothing."""
-        if not 0 <= self._used <= self._total:
-            raise ValueError(f"{self._used} of {self._total} bytes are on their way")
-        if self._queue and self._used + self._queue[0][0] <= self._total:
+        if not 0 <= self._used <= self.total:
+            raise ValueError(f"{self._used} of {self.total} bytes are on their way")
+        if self._queue and self._used + self._queue[0][0] <= self.total:
             raise ValueError("a GET waits that fits")

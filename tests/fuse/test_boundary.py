@@ -25,9 +25,18 @@ PROMISED = {
     errors.ReadOnlyMount: errno.EROFS,
     errors.BadHandle: errno.EBADF,
     errors.StaleInode: errno.ESTALE,
+    errors.NotKept: errno.EIO,
+    errors.SpoolFull: errno.ENOSPC,
+    errors.SpoolFailed: errno.EIO,
     errors.StoreError: errno.EIO,
     errors.ObjectNotFound: errno.ENOENT,
     errors.ObjectChanged: errno.ESTALE,
+    errors.AlreadyExists: errno.EEXIST,
+    errors.UploadNotFound: errno.EIO,
+    errors.ObjectTooLarge: errno.EFBIG,
+    errors.KeyTooLong: errno.ENAMETOOLONG,
+    errors.StorageFull: errno.ENOSPC,
+    errors.NotSupported: errno.EIO,
     errors.ArchivedObject: errno.EACCES,
     errors.BucketNotFound: errno.ENOENT,
     errors.AccessDenied: errno.EACCES,
@@ -43,7 +52,10 @@ PROMISED = {
     errors.StoreTimeout: errno.ETIMEDOUT,
 }
 #: Answers that programs cause all day: a log line each would drown the others.
-QUIET = {errors.NameNotFound, errors.ObjectNotFound, errors.NotADirectory, errors.IsADirectory, errors.InvalidName}
+QUIET = {
+    errors.NameNotFound, errors.ObjectNotFound, errors.NotADirectory, errors.IsADirectory, errors.InvalidName,
+    errors.AlreadyExists, errors.KeyTooLong,
+}  # fmt: skip
 
 
 def every_error() -> list[type[errors.S3MountError]]:

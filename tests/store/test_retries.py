@@ -33,7 +33,8 @@ PASSING = (StoreFailure, StoreThrottled, StoreUnreachable, StoreTimeout)
 FINAL = (
     errors.AccessDenied, errors.ArchivedObject, errors.BadCredentials, errors.BucketNotFound, errors.ExpiredCredentials,
     errors.NoCredentials, errors.NotS3, errors.ObjectChanged, errors.ObjectNotFound, errors.StoreError,
-    errors.UntrustedCertificate, errors.WrongRegion,
+    errors.UntrustedCertificate, errors.WrongRegion, errors.AlreadyExists, errors.UploadNotFound,
+    errors.ObjectTooLarge, errors.KeyTooLong, errors.StorageFull, errors.NotSupported,
 )  # fmt: skip
 
 Fault = Callable[[], StoreError | None]

@@ -29,13 +29,18 @@ EXPECTED: dict[type[errors.StoreError], str] = {
     "RequestLimitExceeded 503 429",
     errors.WrongRegion: "PermanentRedirect TemporaryRedirect AuthorizationHeaderMalformed "
     "IllegalLocationConstraintException 301",
-    errors.StoreFailure: "InternalError RequestTimeout 408",
-    errors.StoreError: "NotImplemented 501",
+    errors.StoreFailure: "InternalError RequestTimeout 408 ConditionalRequestConflict OperationAborted BadDigest "
+    "IncompleteBody",
+    errors.NotSupported: "NotImplemented 501",
+    errors.UploadNotFound: "NoSuchUpload",
+    errors.ObjectTooLarge: "EntityTooLarge",
+    errors.KeyTooLong: "KeyTooLongError",
+    errors.StorageFull: "InsufficientStorage QuotaExceeded XMinioStorageFull 507",
 }
 #: Codes that no table knows: what a server did wrong may pass, what it refuses will not.
 UNKNOWN = {
     errors.StoreFailure: "500 502 504 599",
-    errors.StoreError: "InvalidArgument EntityTooLarge 400 302 200",
+    errors.StoreError: "InvalidArgument InvalidPart EntityTooSmall 400 302 200",
 }
 KNOWN_CASES = [(code, kind) for kind, codes in EXPECTED.items() for code in codes.split()]
 CASES = KNOWN_CASES + [(code, kind) for kind, codes in UNKNOWN.items() for code in codes.split()]

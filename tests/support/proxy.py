@@ -38,6 +38,7 @@ class Fault:
         stall_s: wait so long before doing anything.
         hold_s: wait so long after the cut, before the connection is closed.
         drop: close the connection.
+        lose_answer: forward the request, and close the connection when the answer comes.
     """
 
     answer: bytes = b""
@@ -45,6 +46,7 @@ class Fault:
     stall_s: float = 0.0
     hold_s: float = 0.0
     drop: bool = False
+    lose_answer: bool = False
 
 
 def error_answer(status: int, code: str, message: str = "", **headers: str) -> bytes:
@@ -173,7 +175,9 @@ def _head(source: object) -> tuple[str, dict[str, str], bytes]:
 
 def _answer(back: object, client: socket.socket, method: str, fault: Fault | None) -> bool:
     line, headers, raw = _head(back)
-    if not line:
+    while line.split(" ")[1:2] == ["100"]:  # the client has sent its body and does not wait for this
+        line, headers, raw = _head(back)
+    if not line or (fault is not None and fault.lose_answer):
         return False
     client.sendall(raw)
     status = int(line.split(" ")[1])

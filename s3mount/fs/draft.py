@@ -1,0 +1,248 @@
+"""The unsaved content of one file: what every handle on it writes, reads and cuts off, until S3 has it.
+
+    unsaved       S3 does not have it                                              fsync, close: publish
+    acknowledged  unsaved, but safe in the spool's journal: only appends came      an upload follows soon
+    saved         S3 has it; the next write makes it unsaved again, over the version that was written
+
+What S3 refuses (decision 0051): a stream is over, its next calls raise what was the matter until it is cut
+off to nothing; a spooled file is as it was, the next fsync or close tries again; what was acknowledged stays on disk.
+
+INVARIANT: one call at a time changes it or makes it durable; a write waits for the upload of those before it.
+INVARIANT: what is acknowledged was only appended to since it was saved, and is spooled.
+INVARIANT: every object is written with the condition that nobody else wrote the key since `base` was seen.
+"""
+
+import logging
+import secrets
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from s3mount.core.attrs import ObjectStat
+from s3mount.errors import AlreadyExists, ObjectChanged, ObjectNotFound, SpoolFailed, SpoolFull
+from s3mount.fs.draft_content import DraftContent, DraftTools
+from s3mount.fs.spooled import SpooledContent
+from s3mount.store.writing import ANYTHING, NEW, PLAIN, Attributes, Condition, Written
+
+log = logging.getLogger(__name__)
+
+#: Of the metadata of objects that were acknowledged before they were there: which state they are.
+MARK = "s3mount-spool"
+#: Copies a version to another key, and returns what is there then.
+Copy = Callable[[ObjectStat], Awaitable[ObjectStat]]
+
+
+class Draft:
+    """One file being written.
+
+    Args:
+        base: the version it replaces or begins as; None for a new file.
+        is_empty: it begins with nothing, whatever the base has.
+        is_in_order: it is to be written from its start to its end, so if it is empty it is streamed.
+        is_exclusive: a new one that somebody else made first is `AlreadyExists`, not `ObjectChanged`.
+        recovered: content that another daemon had acknowledged, and its mark.
+
+    Attributes:
+        users: handles on it.
+        is_unsaved, is_acknowledged: see the module.
+        is_orphan: its name is gone; it is never published.
+        is_closed: it is of no use any more.
+        mtime_s: whole seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        tools: DraftTools,
+        key: str,
+        base: ObjectStat | None,
+        *,
+        is_empty: bool = False,
+        is_in_order: bool = False,
+        is_exclusive: bool = False,
+        attributes: Attributes = PLAIN,
+        recovered: tuple[SpooledContent, str] | None = None,
+    ) -> None:
+        self._tools = tools
+        self.key = key
+        self.base = base
+        self._is_exclusive = is_exclusive
+        self._attributes = attributes
+        spooled, self._mark = recovered or (SpooledContent(tools.spool, None if is_empty else base), "")
+        self._content = DraftContent(tools, key, spooled, attributes, is_stream=is_empty and is_in_order)
+        self._lock = trio.Lock()
+        self._is_appended = base is not None and not is_empty
+        self.users = 0
+        self.is_acknowledged = recovered is not None
+        self.is_unsaved = is_empty or base is None or self.is_acknowledged
+        self.is_orphan = self.is_closed = False
+        self.mtime_s = base.mtime_s if base and not self.is_unsaved else int(tools.clock())
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file now."""
+        return self._content.size
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether its parts go to S3 while it is written."""
+        return self._content.is_stream
+
+    @property
+    def where(self) -> str:
+        """The spool's file, for messages."""
+        return self._content.spooled.where
+
+    # -- changing and reading it ----------------------------------------------------------------
+
+    async def write(self, offset: int, data: bytes | memoryview) -> None:
+        """Bytes at an offset.
+
+        Raises:
+            NotKept, SpoolFull, SpoolFailed: they were not written.
+            StoreError: a stream has failed.
+        """
+        async with self._lock:
+            await self._changing()
+            await self._content.write(offset, data)
+
+    async def append(self, data: bytes | memoryview) -> int:
+        """Bytes at the end, wherever that is; returns where it was.  Raises as `write`."""
+        async with self._lock:
+            offset = self.size
+            self._touch()
+            await self._content.write(offset, data)
+            return offset
+
+    async def truncate(self, size: int) -> None:
+        """The file has that size now.  Raises as `write`."""
+        async with self._lock:
+            if size != self.size:
+                await self._changing()
+                await self._content.truncate(size)
+
+    async def _changing(self) -> None:
+        """What was acknowledged is in S3 before anything but an append happens to it."""
+        if self.is_acknowledged:
+            await self._publish()
+        self._is_appended = False
+        self._touch()
+
+    def _touch(self) -> None:
+        self.is_unsaved = True
+        self.mtime_s = int(self._tools.clock())
+
+    async def leave_stream(self) -> None:
+        """Be a spooled file: who opens it may write anywhere.  Raises as `write`."""
+        async with self._lock:
+            await self._content.leave_stream()
+
+    async def read(self, offset: int, length: int) -> bytes:
+        """Bytes as they were written; fewer at the end.  Raises as `DraftContent.read`."""
+        async with self._lock:
+            return await self._content.read(offset, length)
+
+    # -- making it durable ----------------------------------------------------------------------
+
+    async def fsync(self) -> None:
+        """S3 has the file as it is now, whole; nothing if it had.
+
+        Raises:
+            AlreadyExists: `is_exclusive`, and somebody else made it.
+            ObjectChanged: somebody else wrote it.
+            StoreError: it could not be written.
+        """
+        async with self._lock:
+            await self._publish()
+
+    async def flush(self) -> None:
+        """A handle is closed: make it durable as `fsync` does, or what was appended to an object in the spool."""
+        async with self._lock:
+            if not self.is_unsaved or self.is_orphan:
+                return
+            if not self._is_appended:
+                await self._publish()
+                return
+            mark = secrets.token_hex(8)
+            await self._content.spooled.keep(self.key, mark)
+            self._mark, self.is_acknowledged = mark, True
+
+    async def _publish(self) -> None:
+        if not self.is_unsaved or self.is_orphan:
+            return
+        written = await self._written()
+        self.mtime_s = int(self._tools.clock()) if written.mtime_s is None else written.mtime_s
+        self.base = ObjectStat(self.key, written.id.etag, self.size, self.mtime_s)
+        self._content.published(self.base)
+        self.is_unsaved, self._is_exclusive = False, False
+        self._is_appended = not self.is_stream
+        await self._forget()
+
+    async def _forget(self) -> None:
+        if self.is_acknowledged:
+            self.is_acknowledged = False
+            try:
+                await self._content.spooled.forget()
+            except (SpoolFull, SpoolFailed) as error:  # who finds the journal sees the mark in S3
+                log.warning("the journal of %r stays: %s", self.key, error)
+
+    async def _written(self) -> Written:
+        attributes = self._attributes.with_metadata(MARK, self._mark) if self.is_acknowledged else self._attributes
+        try:
+            return await self._content.publish(self._condition, attributes)
+        except (AlreadyExists, ObjectChanged) as refusal:
+            ours = await self._own_write() if self.is_acknowledged else None
+            if ours is not None:
+                return ours
+            if isinstance(refusal, ObjectChanged) or self._is_exclusive:
+                raise
+            raise ObjectChanged("somebody else made it", key=self.key, operation=refusal.operation) from refusal
+
+    async def _own_write(self) -> Written | None:
+        """The object that is there, if a daemon that died wrote it from this state."""
+        try:
+            found = await self._tools.spool.streams.writer.describe(self.key)
+        except ObjectNotFound:
+            return None
+        is_ours = found.attributes.metadata.get(MARK) == self._mark and found.stat.size == self.size
+        return Written(found.stat.id, found.stat.mtime_s) if is_ours else None
+
+    @property
+    def _condition(self) -> Condition:
+        if not self._tools.has_conditions:
+            return ANYTHING
+        return NEW if self.base is None else Condition(self.base.etag)
+
+    # -- its name and its end -------------------------------------------------------------------
+
+    async def move(self, copy: Copy) -> None:
+        """Give it another key: the object is made durable, then copied, and nothing is written meanwhile.
+
+        Raises:
+            ObjectNotFound: it has no name any more.
+            As `fsync`, and what `copy` raises; then it has the key it had.
+        """
+        async with self._lock:
+            await self._publish()
+            if self.base is None or self.is_orphan:
+                raise ObjectNotFound("it has no name any more", key=self.key, operation="rename")
+            self.base = await copy(self.base)
+            self.key = self.base.key
+            self._content.published(self.base)
+
+    async def orphan(self) -> None:
+        """Its name is gone: it is read and written until the last handle is closed, and never published."""
+        async with self._lock:
+            self.is_orphan = True
+            await self._forget()
+
+    async def close(self) -> None:
+        """Let go of everything but what is acknowledged, which stays on disk."""
+        self.is_closed = True
+        async with self._lock:
+            await self._content.close(is_kept=self.is_acknowledged)
+
+    def check_invariants(self) -> None:
+        """Raises ValueError when an invariant of the module does not hold."""
+        self._content.check_invariants()
+        if self.is_acknowledged and (self.is_stream or not self.is_unsaved or self.is_orphan):
+            raise ValueError(f"{self.key!r} is acknowledged, and saved, a stream, or without a name")

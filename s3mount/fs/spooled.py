@@ -1,0 +1,239 @@
+"""A file in the spool: what was written is local, the rest is in the version it is based on.
+
+    read        local bytes from the spool, those of the base from S3 when they are wanted, holes are zeros
+    publish     S3 copies what did not change, from 5 MiB up; the rest is sent, each part read when it goes
+
+The spool's file is made with the first byte; a file that is only cut off, or that nobody wrote to, has none.
+
+Not safe for two calls at once, reads beside each other excepted; `fs.draft` sees to that.
+
+INVARIANT: what `extents` calls local is in the spool's file.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import trio
+
+from s3mount.core.attrs import ObjectId, ObjectStat
+from s3mount.core.extents import Extents, Source
+from s3mount.core.ranges import ByteRange, split
+from s3mount.core.spool_record import SpoolRecord
+from s3mount.core.uploads import PlannedPart, plan_parts
+from s3mount.errors import ObjectTooLarge, S3MountError
+from s3mount.fs.part_sender import StreamTools
+from s3mount.fs.spool import Spool, SpoolFile
+from s3mount.fs.write_room import Allowance
+from s3mount.store.copying import abort_quietly
+from s3mount.store.writing import Attributes, Body, Condition, Part, Upload, Written, size_of
+from s3mount.units import MIB
+
+#: Bytes of one version of an object: `store.base.RangeReader.get_range`, or what caches it.
+ReadBase = Callable[[ObjectId, ByteRange], Awaitable[bytes]]
+#: Parts of one file on their way at once.
+_AT_ONCE = 8
+#: One read of the spool.
+_STEP = 1 * MIB
+
+
+@dataclass(frozen=True)
+class SpoolTools:
+    """What all spooled files of a mount share."""
+
+    spool: Spool
+    read_base: ReadBase
+    streams: StreamTools
+
+
+class SpooledContent:
+    """The content of one file.
+
+    Args:
+        base: the version it begins as; None for nothing.
+        file: with `extents`, what a journal told of.
+    """
+
+    def __init__(
+        self,
+        tools: SpoolTools,
+        base: ObjectStat | None = None,
+        file: SpoolFile | None = None,
+        extents: Extents | None = None,
+    ) -> None:
+        self._tools = tools
+        self._base = base.id if base else ObjectId("", "")
+        self._file = file
+        self.extents = extents or Extents(base.size if base else 0)
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.extents.size
+
+    @property
+    def where(self) -> str:
+        """Path of the spool's file, for messages; empty when there is none."""
+        return str(self._file.path) if self._file else ""
+
+    async def write(self, offset: int, body: Body) -> None:
+        """Bytes at an offset; beyond the end they leave zeros behind.
+
+        Raises:
+            SpoolFull, SpoolFailed: nothing that was there before is lost.
+        """
+        if self._file is None:
+            self._file = await self._tools.spool.create()
+        await self._file.write(offset, body)
+        self.extents.write(ByteRange(offset, offset + size_of(body)))
+
+    async def truncate(self, size: int) -> None:
+        """The file has that size now; where it grows it has zeros."""
+        if self._file is not None and size < self.size:
+            await self._file.truncate(size)
+        self.extents.truncate(size)
+
+    async def read(self, span: ByteRange) -> bytes:
+        """Bytes of a range; fewer at the end.
+
+        Raises:
+            ObjectChanged: bytes that were not read yet are gone with the version they were in.
+            SpoolFailed, StoreError.
+        """
+        return b"".join(await self._body(span))
+
+    async def _body(self, span: ByteRange) -> list[bytes]:
+        return [await self._piece(*each) for each in self.extents.pieces(span)]
+
+    async def _piece(self, span: ByteRange, source: Source) -> bytes:
+        if source is Source.ZEROS:
+            return bytes(span.length)
+        if source is Source.LOCAL and self._file is not None:
+            return b"".join([await self._file.read(step) for step in split(span, _STEP)])
+        return await self._tools.read_base(self._base, span)
+
+    def holds(self, span: ByteRange) -> bool:
+        """Whether all bytes of a range were written, or are the base's."""
+        found = [piece.span.length for piece in self.extents.pieces(span) if piece.source is not Source.ZEROS]
+        return sum(found) == span.length
+
+    # -- to S3 ----------------------------------------------------------------------------------
+
+    async def publish(self, key: str, condition: Condition, attributes: Attributes) -> Written:
+        """Make the object; tell `published` when it is there.
+
+        Raises:
+            AlreadyExists, ObjectChanged: the condition does not hold, or the base is gone.
+            SpoolFailed, StoreError.  Nothing is changed here, and nothing left in S3.
+        """
+        writer, part_size = self._tools.streams.writer, self._tools.streams.part_size
+        plan = plan_parts(self.size, self.extents.base_stop, self.extents.changes, part_size)
+        if max((part.span.length for part in plan if not part.is_copy), default=0) > self._largest_part:
+            raise ObjectTooLarge("its parts are larger than the memory for them; give the mount more", key=key)
+        if len(plan) <= 1 and not any(part.is_copy for part in plan):
+            return await self._put(key, condition, attributes)
+        upload = await writer.create_upload(key, attributes)
+        is_done = False
+        try:
+            written = await writer.complete(upload, await self._send(upload, plan), condition)
+            is_done = True
+        finally:
+            if not is_done:
+                await abort_quietly(writer, upload)
+        self._tools.streams.counts.uploads += 1
+        return written
+
+    @property
+    def _largest_part(self) -> int:
+        return self._tools.streams.room.largest_part
+
+    async def _put(self, key: str, condition: Condition, attributes: Attributes) -> Written:
+        room = Allowance(self._tools.streams.room)
+        try:
+            await room.take(self.size)
+            body = await self._body(ByteRange(0, self.size))
+            written = await self._tools.streams.writer.put(key, body, condition, attributes)
+        finally:
+            room.close()
+        self._tools.streams.counts.puts += 1
+        return written
+
+    async def _send(self, upload: Upload, plan: list[PlannedPart]) -> list[Part]:
+        """All parts, some at once; the first that fails ends the others."""
+        parts: list[Part] = []
+        failures: list[S3MountError] = []
+        numbered = iter(enumerate(plan, 1))
+
+        async def work() -> None:
+            try:
+                for number, planned in numbered:
+                    parts.append(await self._send_one(upload, number, planned))
+            except S3MountError as error:
+                failures.append(error)
+                nursery.cancel_scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(min(_AT_ONCE, len(plan))):
+                nursery.start_soon(work)
+        if failures:
+            raise failures[0]
+        return sorted(parts)
+
+    async def _send_one(self, upload: Upload, number: int, planned: PlannedPart) -> Part:
+        streams = self._tools.streams
+        if planned.is_copy:
+            streams.counts.copied += 1
+            return await streams.writer.copy_part(upload, number, self._base, planned.span)
+        room = Allowance(streams.room)
+        try:
+            await room.take(planned.span.length)
+            streams.counts.parts += 1
+            return await streams.writer.upload_part(upload, number, await self._body(planned.span))
+        finally:
+            room.close()
+
+    def published(self, found: ObjectStat) -> None:
+        """S3 has it as it is, as this version.
+
+        Raises:
+            ValueError: it has another size.
+        """
+        if found.size != self.size:
+            raise ValueError(f"{found.key!r} has {found.size} bytes in S3 and {self.size} here")
+        self._base = found.id
+        self.extents.published()
+
+    # -- to disk --------------------------------------------------------------------------------
+
+    async def keep(self, key: str, mark: str) -> None:
+        """Acknowledge what is there: see `SpoolFile.keep`.
+
+        Raises:
+            SpoolFull, SpoolFailed: it is not acknowledged.
+        """
+        if self._file is None:
+            self._file = await self._tools.spool.create()
+        old, changes = self.extents, tuple((start, stop) for start, stop in self.extents.changes)
+        record = SpoolRecord(key, mark, self._base.etag, old.base_size, old.base_stop, old.size, changes)
+        await self._file.keep(record)
+
+    async def forget(self) -> None:
+        """What was acknowledged is in S3, or nobody wants it any more."""
+        if self._file is not None:
+            await self._file.forget()
+
+    async def discard(self) -> None:
+        """Nobody needs it any more."""
+        if self._file is not None:
+            file, self._file = self._file, None
+            await file.discard()
+
+    def abandon(self) -> None:
+        """Leave on disk what is acknowledged, for another daemon."""
+        if self._file is not None:
+            self._file.abandon()
+
+    def check_invariants(self) -> None:
+        """Raises ValueError when local bytes are nowhere."""
+        self.extents.check_invariants()
+        if self._file is None and any(self.extents.pieces(span) for span in self.extents.changes):
+            raise ValueError("bytes are called local, and there is no file")

@@ -1,0 +1,215 @@
+"""A file written in order: its parts go to S3 while it is written.
+
+    append      fills the last part; a full one is sent by a task of the mount's, beside the writer
+    patch       changes bytes of parts that are still in memory: the first, the newest, those on their way.  A part
+                that S3 has is sent again under its number; beyond them it is `NotKept`
+    finish      the object is there, whole and durable, or an error is raised and nothing of it is left
+    abort       nothing is left
+
+What fits one part is one PUT, so the first part is sent only when a byte comes that it does not hold, or when the
+final size is known to be larger.
+
+After `finish` the writer may go on (decision 0050): S3 copies what it has into the parts of the next upload, as soon as
+there is more; less than S3's smallest part stays in memory instead and is sent again.
+
+The first failure of a part is the writer's: every later append and `finish` raises it.
+
+Not safe for two calls at once; `fs.draft` sees to that.  A call may be cancelled: what was appended stays, a finish
+that was cut off has failed.
+
+INVARIANT: the parts follow each other from 0 to `size` without a gap; only the last may be filled.
+"""
+
+from s3mount.core.attrs import ObjectId
+from s3mount.core.ranges import ByteRange
+from s3mount.core.uploads import MAX_PARTS, MIN_PART, next_part_size, plan_parts, uniform_part_size
+from s3mount.errors import NotKept, ObjectTooLarge, StoreError
+from s3mount.fs.part_sender import Keep, PartSender, StreamTools
+from s3mount.fs.parts import StreamedPart
+from s3mount.fs.write_room import Allowance
+from s3mount.store.writing import PLAIN, Attributes, Condition, Written
+from s3mount.units import MIB
+
+#: Parts that S3 has and that stay in memory: the first, whose header is patched, and the newest.
+_KEPT = 2
+#: One step of filling with zeros.
+_ZEROS = bytes(1 * MIB)
+
+
+class StreamingWriter:
+    """One object being written.
+
+    Args:
+        keep: called with what would be only in S3, to be read again.
+
+    Attributes:
+        size: bytes written.
+        declared: the final size, if it was set before the first byte.
+        published: the version that S3 has of an earlier state, and that state's size.
+    """
+
+    def __init__(self, tools: StreamTools, key: str, attributes: Attributes = PLAIN, keep: Keep | None = None) -> None:
+        self._tools = tools
+        self._key = key
+        self._attributes = attributes
+        self._sender = PartSender(tools, key, attributes, keep, self._drop_old)
+        self._allowance = Allowance(tools.room)
+        self._parts: list[StreamedPart] = []
+        self.size = self.declared = 0
+        self.published: tuple[ObjectId, int] | None = None
+
+    # -- writing --------------------------------------------------------------------------------
+
+    async def append(self, data: bytes | memoryview) -> None:
+        """Bytes at the end; waits for memory, so S3's speed is the writer's.
+
+        Raises:
+            StoreError: a part could not be sent; nothing can any more.
+        """
+        view = memoryview(data)
+        while view:
+            part = self._open_part()
+            piece = view[: part.room]
+            await part.append(piece)
+            self.size += len(piece)
+            view = view[len(piece) :]
+            if part.room == 0 and (part.number > 1 or self.declared > self.size):
+                self._sender.start(part)
+
+    def _open_part(self) -> StreamedPart:
+        """The part that takes the next byte."""
+        self.raise_failure()
+        if not self._parts and self.published is not None:
+            self._copy_published(*self.published)
+        if self._parts and self._parts[-1].room and not self._parts[-1].is_busy:
+            return self._parts[-1]
+        if self._parts and not self._parts[-1].is_sent and not self._parts[-1].is_busy:
+            self._sender.start(self._parts[-1])
+        if len(self._parts) >= MAX_PARTS:
+            raise ObjectTooLarge(
+                "a stream has 10,000 parts; give the mount more memory, which makes them larger", key=self._key
+            )
+        first = self._tools.part_size
+        wanted = uniform_part_size(self.declared, first) if self.declared > self.size else 0
+        limit = min(wanted or next_part_size(self.size, first), max(first, self._tools.room.largest_part))
+        part = StreamedPart(len(self._parts) + 1, self.size, limit, self._allowance, self._tools.room)
+        self._parts.append(part)
+        return part
+
+    def _copy_published(self, version: ObjectId, size: int) -> None:
+        for number, planned in enumerate(plan_parts(size, size, (), MIN_PART), 1):
+            start, length = planned.span.start, planned.span.length
+            part = StreamedPart(number, start, length, self._allowance, self._tools.room, version)
+            self._parts.append(part)
+            self._sender.start(part)
+
+    def patch(self, offset: int, data: bytes | memoryview) -> None:
+        """Other bytes in place of written ones.
+
+        Raises:
+            NotKept: some of them are not here; nothing was changed.
+            StoreError: as `append`.
+        """
+        self.raise_failure()
+        span = ByteRange(offset, offset + len(data))
+        parts = self._covering(span)
+        if parts is None or span.stop > self.size:
+            raise NotKept(f"bytes {span.start} to {span.stop} of {self._key!r} are in S3 and not here any more")
+        view = memoryview(data)
+        for part in parts:
+            common = part.span.intersection(span)
+            part.patch(common.start, view[common.start - offset : common.stop - offset])
+            if part.sent is not None and not part.is_busy:
+                self._sender.start(part)
+
+    def held_in(self, span: ByteRange) -> list[tuple[int, bytes]]:
+        """(offset, bytes) of what of a range is in memory, in order."""
+        parts = [part for part in self._parts if part.is_here and part.span.overlaps(span)]
+        return [(max(part.start, span.start), part.read(span)) for part in parts]
+
+    def _covering(self, span: ByteRange) -> list[StreamedPart] | None:
+        """The parts of a range; None when one is not here."""
+        parts = [part for part in self._parts if part.span.overlaps(span)]
+        covered = sum(part.span.intersection(span).length for part in parts if part.is_here)
+        return parts if covered == span.length else None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether more than memory and whole objects are concerned: parts were sent, or are."""
+        return any(part.is_busy or part.sent for part in self._parts)
+
+    # -- the end --------------------------------------------------------------------------------
+
+    def _drop_old(self) -> None:
+        kept = [part for part in self._parts if part.is_here and part.is_sent and not part.is_busy]
+        for part in kept:
+            part.keep()
+        for part in kept[1 : 1 - _KEPT]:
+            part.drop()
+
+    def raise_failure(self) -> None:
+        """Raises StoreError if a part could not be sent, or the end failed."""
+        if self._sender.failure is not None:
+            raise self._sender.failure
+
+    async def finish(self, condition: Condition) -> Written:
+        """Make what was written the object; a declared size is kept with zeros.
+
+        Raises:
+            AlreadyExists, ObjectChanged: the condition does not hold.
+            StoreError: it could not be written.  After any of them nothing is left of it, as after `abort`.
+        """
+        is_done = False
+        try:
+            while self.size < self.declared:
+                await self.append(memoryview(_ZEROS)[: self.declared - self.size])
+            written = await self._completed(condition)
+            is_done = True
+        finally:
+            if not is_done:
+                await self.abort()
+        self.declared = 0
+        self.published = (written.id, self.size)
+        if self.size >= MIN_PART:
+            self._forget_parts()
+        return written
+
+    async def _completed(self, condition: Condition) -> Written:
+        self.raise_failure()
+        if self.published is not None and not self._parts:
+            return Written(self.published[0])  # nothing came since: without its parts an object would be empty
+        if self.has_begun:
+            return await self._sender.complete([part for part in self._parts if part.span.length], condition)
+        body = [piece for part in self._parts for piece in part.body()]
+        self._tools.counts.puts += 1
+        return await self._tools.writer.put(self._key, body, condition, self._attributes)
+
+    def moved(self, version: ObjectId) -> None:
+        """What was published, and what will be, has that key now."""
+        if self.published is not None:
+            self._key = self._sender.key = version.key
+            self.published = (version, self.published[1])
+
+    async def abort(self) -> None:
+        """Let nothing be left, here or in S3, but for what is published; nothing can be written after it."""
+        self._sender.failure = self._sender.failure or StoreError("the upload was given up", key=self._key)
+        await self._sender.stop()
+        self._forget_parts()
+
+    def _forget_parts(self) -> None:
+        for part in self._parts:
+            part.drop()
+        self._parts = []
+
+    def check_invariants(self) -> None:
+        """Raises ValueError when an invariant of the module does not hold."""
+        at = 0
+        for number, part in enumerate(self._parts, 1):
+            part.check_invariants()
+            if part.number != number or part.start != at:
+                raise ValueError(f"part {part.number} begins at {part.start}, not at {at}")
+            at = part.span.stop
+        if self._parts and at != self.size:
+            raise ValueError(f"the parts have {at} bytes of {self.size}")
+        if self._allowance.held != sum(part.span.length for part in self._parts if part.is_here):
+            raise ValueError("the allowance is not what is held")

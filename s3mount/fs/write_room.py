@@ -1,0 +1,148 @@
+"""The memory of writers: a share of the byte budget, and an order in which they go on when it is full.
+
+A part must be whole before it can be sent, so writers hold bytes while they wait for more.  Were that all, they could
+wait for each other for ever, and readers with them: programs that read while their own output is open.  Three rules:
+
+    writers together hold at most a share of the budget; readers always have the rest
+    while the share is full one writer, the first, may go beyond it by one part: it ends that part, sends it, and
+    is first no longer when the share is enough again
+    bytes that S3 has and that are kept for patches and reads go as soon as anybody waits, the oldest first
+
+INVARIANT: `used` is the sum of what the allowances hold, kept bytes included, and drawn from the byte budget.
+INVARIANT: only the first writer waits for nobody but the budget, and the budget holds its part beside the share.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import trio
+
+from s3mount.fs.budget import ByteBudget
+
+
+@dataclass(frozen=True)
+class RoomStatistics:
+    """Attributes: bytes writers may hold, and do; how many wait now, and how often one had to; bytes dropped."""
+
+    share: int
+    used: int
+    waiting: int
+    waits: int
+    dropped: int
+
+
+class WriteRoom:
+    """What all writers of a mount may hold.
+
+    Args:
+        budget: of the process.
+    """
+
+    def __init__(self, budget: ByteBudget) -> None:
+        self._budget = budget
+        self.share = budget.total // 2
+        #: A part larger than that could never be whole: half of what the share leaves, so that readers have some.
+        self.largest_part = budget.total // 4
+        self._used = 0
+        self._first: Allowance | None = None
+        self._changed = trio.lowlevel.ParkingLot()
+        self._kept: dict[object, tuple[int, Callable[[], None]]] = {}
+        self._waits = self._dropped = 0
+
+    async def take(self, allowance: "Allowance", n_bytes: int) -> None:
+        """Take bytes for a writer; see `Allowance.take`."""
+        if not self._may_take(allowance, n_bytes):
+            self._waits += 1
+            try:
+                while not self._may_take(allowance, n_bytes):
+                    await self._changed.park()
+            except trio.Cancelled:
+                self.leave(allowance)
+                raise
+        self._used += n_bytes
+        is_taken = False
+        try:
+            await self._budget.acquire(n_bytes)
+            is_taken = True
+        finally:
+            if not is_taken:
+                self._shrink(n_bytes)
+
+    def _may_take(self, allowance: "Allowance", n_bytes: int) -> bool:
+        while self._kept and self._used + n_bytes > self.share:
+            self._drop(next(iter(self._kept)))
+        if self._used + n_bytes <= self.share:
+            return True
+        if self._first is None:
+            self._first = allowance
+        return self._first is allowance and self._used + n_bytes <= self.share + self.largest_part
+
+    def give(self, n_bytes: int) -> None:
+        """Bytes of a writer are not held any more."""
+        self._budget.release(n_bytes)
+        self._shrink(n_bytes)
+
+    def _shrink(self, n_bytes: int) -> None:
+        self._used -= n_bytes
+        if self._used <= self.share:
+            self._first = None
+        self._changed.unpark_all()
+
+    def leave(self, allowance: "Allowance") -> None:
+        """A writer waits and holds no more."""
+        if self._first is allowance:
+            self._first = None
+            self._changed.unpark_all()
+
+    def keep(self, owner: object, n_bytes: int, drop: Callable[[], None]) -> None:
+        """Bytes that were taken may be dropped from now on: `drop` gives them back."""
+        self._kept[owner] = (n_bytes, drop)
+        self._changed.unpark_all()
+
+    def unkeep(self, owner: object) -> None:
+        """They are needed again, or gone."""
+        self._kept.pop(owner, None)
+
+    def _drop(self, owner: object) -> None:
+        n_bytes, drop = self._kept.pop(owner)
+        self._dropped += n_bytes
+        drop()
+
+    def statistics(self) -> RoomStatistics:
+        """A snapshot of the counters."""
+        return RoomStatistics(
+            self.share, self._used, self._changed.statistics().tasks_waiting, self._waits, self._dropped
+        )
+
+    def check_invariants(self) -> None:
+        """Raises ValueError when writers hold what they may not."""
+        if not 0 <= self._used <= self.share + self.largest_part:
+            raise ValueError(f"writers hold {self._used} bytes of {self.share}")
+        if sum(n_bytes for n_bytes, _ in self._kept.values()) > self._used:
+            raise ValueError("more is kept than is held")
+
+
+class Allowance:
+    """The bytes of one writer.
+
+    INVARIANT: `held` bytes were taken from the room and not given back.
+    """
+
+    def __init__(self, room: WriteRoom) -> None:
+        self._room = room
+        self.held = 0
+
+    async def take(self, n_bytes: int) -> None:
+        """Hold more; waits until it may.  A few MiB at most: what one write brings."""
+        await self._room.take(self, n_bytes)
+        self.held += n_bytes
+
+    def give(self, n_bytes: int) -> None:
+        """Hold less."""
+        self.held -= n_bytes
+        self._room.give(n_bytes)
+
+    def close(self) -> None:
+        """Hold nothing."""
+        self.give(self.held)
+        self._room.leave(self)

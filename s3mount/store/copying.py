@@ -1,0 +1,79 @@
+"""Copies of whole objects that S3 makes itself: no byte passes through this process.
+
+Up to `core.uploads.PARALLEL_COPY` by one request, else in parts, several at once: one request copies at the speed of
+one stream, and S3 takes no more than 5 GiB in one.
+
+What a copy in parts does not keep: tags, and the expiry header.  Its metadata is read first and written again.
+"""
+
+from collections.abc import Sequence
+
+import trio
+
+from s3mount.core.attrs import ObjectStat
+from s3mount.core.uploads import MIN_PART, PARALLEL_COPY, PlannedPart, plan_parts
+from s3mount.errors import ObjectChanged, StoreError
+from s3mount.store.writing import ANYTHING, Attributes, Condition, Part, Upload, Writer, Written
+
+#: Parts of one copy at once: a GiB in one round of `core.uploads`' parts.
+_AT_ONCE = 16
+#: Seconds for dropping an upload that failed or was given up; it would be paid for until somebody finds it.
+_ABORT_S = 10.0
+
+
+async def copy_object(
+    writer: Writer,
+    source: ObjectStat,
+    key: str,
+    condition: Condition = ANYTHING,
+    attributes: Attributes | None = None,
+) -> Written:
+    """Copy an object of any size; see `Writer.copy`."""
+    if source.size <= PARALLEL_COPY:
+        return await writer.copy(source, key, condition, attributes)
+    if attributes is None:
+        found = await writer.describe(source.key)
+        if source.etag and found.stat.etag != source.etag:
+            raise ObjectChanged("the object to be copied was replaced", key=source.key, operation="HeadObject")
+        attributes = found.attributes
+    upload = await writer.create_upload(key, attributes)
+    is_done = False
+    try:
+        parts = await _copied(writer, upload, source, plan_parts(source.size, source.size, (), MIN_PART))
+        written = await writer.complete(upload, parts, condition)
+        is_done = True
+    finally:
+        if not is_done:
+            await abort_quietly(writer, upload)
+    return written
+
+
+async def abort_quietly(writer: Writer, upload: Upload) -> None:
+    """Drop an upload that is of no use, also when the caller was cancelled; what stays is found by its listing."""
+    with trio.move_on_after(_ABORT_S, shield=True):
+        try:
+            await writer.abort(upload)
+        except StoreError:
+            return
+
+
+async def _copied(writer: Writer, upload: Upload, source: ObjectStat, plan: Sequence[PlannedPart]) -> list[Part]:
+    """All parts, some at once; the first that fails ends the others."""
+    parts: list[Part] = []
+    failures: list[StoreError] = []
+    numbered = iter(enumerate(plan, 1))
+
+    async def work() -> None:
+        try:
+            for number, planned in numbered:
+                parts.append(await writer.copy_part(upload, number, source.id, planned.span))
+        except StoreError as error:
+            failures.append(error)
+            nursery.cancel_scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(min(_AT_ONCE, len(plan))):
+            nursery.start_soon(work)
+    if failures:
+        raise failures[0]
+    return sorted(parts)

@@ -1,0 +1,123 @@
+"""Requests by the AWS CRT, on C threads, off the interpreter's lock: what its users (GET, LIST, PUT) have in common.
+
+* What a request brings comes on C threads, to its `store.transfer.Transfer`.
+* The CRT must never see a fork: it hangs in the child (measured).
+* What is in flight, either way, is counted in `store.transit` until the CRT is done with it, also when nobody waits
+  for it any more: a body is copied into the CRT's memory before it is sent.
+"""
+
+import math
+
+import trio
+from awscrt.http import HttpHeaders, HttpRequest
+from awscrt.s3 import S3ChecksumConfig, S3Client, S3RequestType
+
+from s3mount.core.waits import Arrival
+from s3mount.store.bodies import PieceStream
+from s3mount.store.session import Endpoint, S3Config
+from s3mount.store.signing import CredentialSource, Signer
+from s3mount.store.transfer import Transfer
+from s3mount.store.transit import Transit
+from s3mount.store.writing import Body, size_of
+
+#: Only a GET of an object is the CRT's to split; it sends the others as they are.
+_REQUESTS = {
+    "GetObject": (S3RequestType.GET_OBJECT, "GET"),
+    "HeadObject": (S3RequestType.DEFAULT, "HEAD"),
+    "ListObjectsV2": (S3RequestType.DEFAULT, "GET"),
+    "PutObject": (S3RequestType.DEFAULT, "PUT"),
+    "UploadPart": (S3RequestType.DEFAULT, "PUT"),
+}
+
+
+class CrtRequests:
+    """One bucket by one client of the CRT.
+
+    Attributes:
+        transit: what is on its way.
+        endpoint: where the requests go.
+    """
+
+    def __init__(
+        self, client: S3Client, endpoint: Endpoint, credentials: CredentialSource | None, s3: S3Config, transit: Transit
+    ) -> None:
+        self._client = client
+        self.transit = transit
+        self.endpoint = endpoint
+        self._signer = None if credentials is None else Signer(credentials, endpoint.region)
+        self._bucket = s3.location.bucket
+        self._headers = [("Host", endpoint.host), *s3.headers]
+
+    async def send(
+        self,
+        operation: str,
+        path: str,
+        headers: list[tuple[str, str]],
+        key: str,
+        n_bytes: int = 0,
+        arrival: Arrival | None = None,
+    ) -> Transfer:
+        """A request without a body, and its whole answer.
+
+        Args:
+            n_bytes: of content that the answer will have.
+            arrival: is told when the request was sent.
+
+        Raises:
+            StoreError: S3 or the network refused.
+        """
+        request = HttpRequest(_REQUESTS[operation][1], path, HttpHeaders([*self._headers, *headers]))
+        return await self._send(operation, request, key, n_bytes, arrival)
+
+    async def send_body(
+        self,
+        operation: str,
+        path: str,
+        headers: list[tuple[str, str]],
+        key: str,
+        body: Body,
+        checksum: S3ChecksumConfig | None,
+    ) -> Transfer:
+        """A request with a body, in one go; see `send`."""
+        n_bytes = size_of(body)
+        length = ("Content-Length", str(n_bytes))
+        stream = PieceStream(body) if n_bytes else None
+        request = HttpRequest(_REQUESTS[operation][1], path, HttpHeaders([*self._headers, length, *headers]), stream)
+        return await self._send(operation, request, key, min(n_bytes, self.transit.total), None, checksum)
+
+    async def _send(
+        self,
+        operation: str,
+        request: HttpRequest,
+        key: str,
+        n_bytes: int,
+        arrival: Arrival | None,
+        checksum: S3ChecksumConfig | None = None,
+    ) -> Transfer:
+        signing = None if self._signer is None else await self._signer.config()
+        taken = await self._enter(n_bytes, arrival)
+        transfer = Transfer(trio.lowlevel.current_trio_token(), lambda: self.transit.leave(taken))
+        transfer.request = self._client.make_request(
+            type=_REQUESTS[operation][0],
+            operation_name=operation,
+            request=request,
+            signing_config=signing,
+            checksum_config=checksum,
+            part_size=self.transit.part_size,
+            on_headers=transfer.on_headers,
+            on_body=transfer.on_body,
+            on_done=transfer.on_done,
+        )
+        await transfer.wait()
+        if transfer.failure is not None:
+            raise transfer.failure(bucket=self._bucket, key=key, operation=operation)
+        return transfer
+
+    async def _enter(self, n_bytes: int, arrival: Arrival | None) -> int:
+        """Wait for memory; meanwhile the request is not sent, and must not be taken for one that S3 keeps waiting."""
+        if arrival is None:
+            return await self.transit.enter(n_bytes)
+        arrival.sent_at = math.inf
+        taken = await self.transit.enter(n_bytes)
+        arrival.sent_at = trio.current_time()
+        return taken

@@ -1,0 +1,69 @@
+"""Bodies by the AWS CRT, on C threads; everything else that changes a bucket by aiobotocore.
+
+Measured: benchmarks/upload.py, docs/decisions/0041-bodies-by-the-crt.md.  The CRT reads a body once, into memory of its
+own (`store.transit` counts it), computes the checksum there, and sends the body unsigned: the checksum is signed, and
+proves more.
+"""
+
+from typing import Any
+from urllib.parse import quote
+
+from awscrt.s3 import S3ChecksumAlgorithm, S3ChecksumConfig, S3ChecksumLocation
+
+from s3mount.core.attrs import ObjectId
+from s3mount.errors import ObjectChanged, ObjectNotFound
+from s3mount.store.crt_requests import CrtRequests
+from s3mount.store.s3_writer import S3Writer, as_refusal
+from s3mount.store.session import S3Config
+from s3mount.store.writing import (
+    ANYTHING,
+    PLAIN,
+    Attributes,
+    Body,
+    Condition,
+    Part,
+    Upload,
+    WriteConfig,
+    Written,
+    size_of,
+)
+
+_ALGORITHMS = {"crc32c": S3ChecksumAlgorithm.CRC32C, "crc64nvme": S3ChecksumAlgorithm.CRC64NVME}
+
+
+class CrtWriter(S3Writer):
+    """A `Writer` of one bucket.
+
+    Args:
+        client: of aiobotocore, open; the owner closes it.
+    """
+
+    def __init__(self, requests: CrtRequests, client: Any, s3: S3Config, config: WriteConfig) -> None:
+        super().__init__(client, s3, config)
+        self._requests = requests
+        self._checksum_header = f"x-amz-checksum-{config.checksums}"
+        self._crt_checksum = None
+        if config.checksums != "off":
+            self._crt_checksum = S3ChecksumConfig(_ALGORITHMS[config.checksums], S3ChecksumLocation.HEADER)
+
+    async def put(
+        self, key: str, body: Body, condition: Condition = ANYTHING, attributes: Attributes = PLAIN
+    ) -> Written:
+        """See `Writer.put`."""
+        metadata = {f"x-amz-meta-{name}": value for name, value in attributes.metadata.items()}
+        headers = {**self._config.headers, **attributes.headers, **condition.headers, **metadata}
+        path = self._requests.endpoint.path(key)
+        try:
+            transfer = await self._requests.send_body(
+                "PutObject", path, list(headers.items()), key, body, self._crt_checksum
+            )
+        except (ObjectChanged, ObjectNotFound) as error:
+            raise as_refusal(error, condition) from error
+        return Written(ObjectId(key, transfer.etag))
+
+    async def upload_part(self, upload: Upload, number: int, body: Body) -> Part:
+        """See `Writer.upload_part`."""
+        query = f"?partNumber={number}&uploadId={quote(upload.upload_id, safe='')}"
+        path = self._requests.endpoint.path(upload.key) + query
+        transfer = await self._requests.send_body("UploadPart", path, [], upload.key, body, self._crt_checksum)
+        return Part(number, transfer.etag, size_of(body), transfer.headers.get(self._checksum_header, ""))
