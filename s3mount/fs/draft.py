@@ -4,7 +4,7 @@
     acknowledged  unsaved, but safe in the spool's journal: only appends came      an upload follows soon
     saved         S3 has it; the next write makes it unsaved again, over the version that was written
 
-What S3 refuses (decision 0051): a stream is over, its next calls raise what was the matter until it is cut
+What S3 refuses (decision 0037): a stream is over, its next calls raise what was the matter until it is cut
 off to nothing; a spooled file is as it was, the next fsync or close tries again; what was acknowledged stays on disk.
 
 INVARIANT: one call at a time changes it or makes it durable; a write waits for the upload of those before it.

@@ -1,7 +1,7 @@
 """All files being written, by key: every handle on a file shares one draft.
 
 A draft is there from the first handle that may write to the last handle of any kind, and while it is acknowledged and
-not in S3: small appends are not uploaded one by one (decision 0052, fs.settling).  An fsync, a rename, and an open
+not in S3: small appends are not uploaded one by one (decision 0038, fs.settling).  An fsync, a rename, and an open
 that does not append bring the upload at once.
 
 INVARIANT: no two drafts of `find` have the same key; an orphan is never found.

@@ -9,7 +9,7 @@
 What fits one part is one PUT, so the first part is sent only when a byte comes that it does not hold, or when the
 final size is known to be larger.
 
-After `finish` the writer may go on (decision 0050): S3 copies what it has into the parts of the next upload, as soon as
+After `finish` the writer may go on (decision 0036): S3 copies what it has into the parts of the next upload, as soon as
 there is more; less than S3's smallest part stays in memory instead and is sent again.
 
 The first failure of a part is the writer's: every later append and `finish` raises it.

@@ -1,6 +1,6 @@
 """Bodies by the AWS CRT, on C threads; everything else that changes a bucket by aiobotocore.
 
-Measured: benchmarks/upload.py, docs/decisions/0041-bodies-by-the-crt.md.  The CRT reads a body once, into memory of its
+Measured: benchmarks/upload.py, docs/decisions/0035-bodies-by-the-crt.md.  The CRT reads a body once, into memory of its
 own (`store.transit` counts it), computes the checksum there, and sends the body unsigned: the checksum is signed, and
 proves more.
 """

@@ -2,7 +2,7 @@
 
 What is repeated may have been done before its answer was lost, and then looks refused: the key is taken, the version to
 be replaced is gone, the upload is not there.  So every object that is made here carries a token of its own in its
-metadata (docs/decisions/0040-a-write-is-known-by-its-token.md).  After such a refusal of a repeated request one HEAD
+metadata (docs/decisions/0034-a-write-is-known-by-its-token.md).  After such a refusal of a repeated request one HEAD
 tells: the object has our token, so it was us.  S3 keeps the token when it copies an object, so a copy has that of its
 source.
 
