@@ -14,7 +14,8 @@ from collections.abc import Callable
 from s3mount.cache.answers import Record
 from s3mount.cache.metadata import MetadataCache
 from s3mount.core.attrs import FileAttrs, ObjectStat, Ownership, absent_attrs, directory_attrs, file_attrs
-from s3mount.core.inodes import Inode, InodeTable
+from s3mount.core.inode import Inode
+from s3mount.core.inodes import InodeTable
 from s3mount.core.keys import SEPARATOR, child_key, name_from_kernel, name_to_kernel
 from s3mount.core.listing import Entry
 from s3mount.errors import (

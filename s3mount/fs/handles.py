@@ -15,7 +15,8 @@ the sixteenth predecessor gave out on the same inode: they are one then, and mad
 
 from itertools import count
 
-from s3mount.core.inodes import Inode, InodeTable
+from s3mount.core.inode import Inode
+from s3mount.core.inodes import InodeTable
 from s3mount.errors import BadHandle
 from s3mount.fs.blocks import BlockStore
 from s3mount.fs.directories import DirectoryLister, OpenDirectory

@@ -10,7 +10,7 @@ is opened and closed, epoch after epoch, and never is.
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
-from s3mount.core.inodes import Inode
+from s3mount.core.inode import Inode
 from s3mount.core.ranges import ByteRange
 from s3mount.core.readahead import SMALL_FILE
 from s3mount.fs.blocks import BlockStore

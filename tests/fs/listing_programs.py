@@ -25,7 +25,7 @@ from trio.testing import MockClock
 
 from s3mount.cache.metadata import MetadataConfig
 from s3mount.core.attrs import FileAttrs
-from s3mount.core.inodes import inode_number
+from s3mount.core.inode import inode_number
 from s3mount.errors import (
     IsADirectory,
     NameNotFound,
