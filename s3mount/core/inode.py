@@ -7,12 +7,21 @@ number it had: programs compare lock files by it.
 import math
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import Protocol
 
 from s3mount.core.attrs import ObjectStat
 from s3mount.core.journal import NOWHERE
 from s3mount.core.ranges import ByteRange, Coverage
 
 _EMPTY = blake2b(digest_size=8)
+
+
+class Unsaved(Protocol):
+    """Content that is read as it was written."""
+
+    async def read(self, offset: int, length: int) -> bytes:
+        """Bytes at an offset; fewer at the end."""
+        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -29,6 +38,7 @@ class Inode:
         asked_at: when S3 last said that the name has this version, on the cache's timer.
         vouched_until: an open before that time, on the cache's timer, need not ask S3 (fs.versions).
         is_doubtful: a look-up answered with an expired record, and nothing was asked since.
+        unsaved: what is being written to it, and S3 does not have.
         serial: names it in its handles; 0 until it needs one.
         place: of its entry in the takeover record.
         is_inherited: the kernel may have more references than `lookups`, and, of a file, handles that only a
@@ -48,6 +58,7 @@ class Inode:
     asked_at: float = -math.inf
     vouched_until: float = -math.inf
     is_doubtful: bool = False
+    unsaved: Unsaved | None = None
     serial: int = 0
     place: int = NOWHERE
     is_inherited: bool = False

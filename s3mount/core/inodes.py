@@ -103,6 +103,13 @@ class InodeTable:
             inode.is_gone = False
         return inode
 
+    def peek(self, key: str, found: ObjectStat | None) -> Inode | None:
+        """As `intern`, of one that is there."""
+        for holder in self._rewritten.get(key), self._by_number.get(inode_number(key, found.etag if found else "")):
+            if holder is not None and stands_for(holder, key, found):
+                return holder
+        return self._by_number.get(self._next_number(key, found))
+
     def _next_number(self, key: str, found: ObjectStat | None) -> int:
         """The first of a key's further numbers that is its own or free."""
         for probe in count(1):

@@ -167,11 +167,7 @@ class Drafts:
     # -- names ----------------------------------------------------------------------------------
 
     async def settle(self, prefix: str) -> None:
-        """Everything below a prefix, or of one key, is in S3 when this returns: a rename copies there.
-
-        Raises:
-            As `Draft.fsync`: the first that could not be written.
-        """
+        """Everything below a prefix is in S3 when this returns.  Raises as `Draft.fsync`, the first that was not."""
         for draft in self.below(prefix):
             await draft.fsync()
 
