@@ -55,13 +55,16 @@ class Drafts:
 
     Args:
         nursery: the mount's; uploads that follow a close run in it.
+
+    Attributes:
+        has_ended: set, and made anew, when a draft is let go of.
     """
 
     def __init__(self, tools: DraftTools, nursery: trio.Nursery) -> None:
         self._tools = tools
         self._drafts: dict[str, Draft] = {}
         self._orphans: dict[Draft, None] = {}
-        self._has_ended = trio.Event()
+        self.has_ended = trio.Event()
         self._settler = Settler(nursery, self._end)
 
     def find(self, key: str) -> Draft | None:
@@ -164,19 +167,10 @@ class Drafts:
                 del self._drafts[draft.key]
             self._orphans.pop(draft, None)
             await draft.close()
-            self._has_ended.set()
-            self._has_ended = trio.Event()
-
-    async def until_one_ends(self) -> None:
-        """Wait for that."""
-        await self._has_ended.wait()
+            self.has_ended.set()
+            self.has_ended = trio.Event()
 
     # -- names ----------------------------------------------------------------------------------
-
-    async def settle(self, prefix: str) -> None:
-        """Everything below a prefix is in S3 when this returns.  Raises as `Draft.fsync`."""
-        for draft in self.below(prefix):
-            await draft.fsync()
 
     async def rename(self, old_key: str, copy: Copy) -> None:
         """Copy an object that is being written to another key: handles on it write to that from now on.
@@ -214,7 +208,7 @@ class Drafts:
         return len(found)
 
     async def finish(self) -> list[str]:
-        """Make everything durable, for a stop; returns the keys of what could not be."""
+        """Make everything durable, for a stop; returns the keys of what could not."""
         failed = []
         for key, draft in list(self._drafts.items()):
             try:
