@@ -5,7 +5,7 @@ not in S3: small appends are not uploaded one by one (decision 0038, fs.settling
 that does not append bring the upload at once.
 
 INVARIANT: no two drafts of `find` have the same key; an orphan is never found.
-INVARIANT: a draft without users is acknowledged.
+INVARIANT: a draft without users is acknowledged, or was a moment ago.
 """
 
 import logging
@@ -241,7 +241,7 @@ class Drafts:
             draft.check_invariants()
             if draft.key != key or draft.is_orphan:
                 raise ValueError(f"{draft.key!r} is filed under {key!r}")
-            if draft.users < 0 or not (draft.users or draft.is_acknowledged):
+            if draft.users < 0 or not (draft.users or draft.is_acknowledged or draft in self._settler):
                 raise ValueError(f"{key!r} has {draft.users} users and is not acknowledged")
         if any(not draft.is_orphan or not draft.users for draft in self._orphans):
             raise ValueError("a draft is an orphan without a user, or with a name")
