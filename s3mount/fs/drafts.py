@@ -97,7 +97,7 @@ class Drafts:
                 key,
                 found,
                 is_empty=found is None or opening.is_truncating,
-                is_in_order=not opening.is_random and not opening.is_append,
+                is_in_order=self._may_stream(opening),
                 is_exclusive=opening.is_exclusive,
                 attributes=attributes,
             )
@@ -105,6 +105,14 @@ class Drafts:
         else:
             await self._join(draft, opening)
         return draft
+
+    def _may_stream(self, opening: Opening) -> bool:
+        """Whether it may be written in order.
+
+        With O_RDWR, too (safetensors sets the size, and then writes to the end): whatever else comes makes it a
+        spooled file, if what was sent is kept.
+        """
+        return not opening.is_append and (self._tools.keeps_streamed or not opening.is_random)
 
     async def _join(self, draft: Draft, opening: Opening) -> None:
         draft.users += 1
