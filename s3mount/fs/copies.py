@@ -10,7 +10,6 @@ Which it is, is found out by trying, when it matters for the first time (store.c
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import trio
 
@@ -27,13 +26,6 @@ from s3mount.units import MIB
 _MAX_SENT = 8 * MIB
 
 
-@dataclass(frozen=True)
-class CopyStatistics:
-    """Objects copied since the start."""
-
-    copied: int
-
-
 class Copies:
     """Copies for one mount.
 
@@ -41,6 +33,9 @@ class Copies:
         prefix: below it two small objects are made and removed, if the conditions are to be found out.
         clock: seconds since the epoch.
         conditions: None where they are not known.
+
+    Attributes:
+        copied: objects, since the start.
     """
 
     def __init__(
@@ -57,7 +52,7 @@ class Copies:
         self._clock = clock
         self._conditions = conditions
         self._finding = trio.Lock()
-        self._copied = 0
+        self.copied = 0
 
     async def copy(self, source: ObjectStat, key: str, *, is_new: bool = False) -> ObjectStat:
         """The object that is under a key now.
@@ -71,7 +66,7 @@ class Copies:
             StoreError.
         """
         written = await (self._copied_new(source, key) if is_new else copy_object(self._writer, source, key))
-        self._copied += 1
+        self.copied += 1
         mtime_s = int(self._clock()) if written.mtime_s is None else written.mtime_s
         return ObjectStat(key, written.id.etag, source.size, mtime_s, source.storage_class)
 
@@ -97,7 +92,3 @@ class Copies:
             if self._conditions is None:
                 self._conditions = await find_conditions(self._writer, self._prefix)
             return self._conditions
-
-    def statistics(self) -> CopyStatistics:
-        """A snapshot of the counters."""
-        return CopyStatistics(self._copied)

@@ -9,8 +9,10 @@ RELEASE comes after close has returned: what fails there is only logged.
 """
 
 import mimetypes
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from s3mount.cache.shown import Shown
 from s3mount.core.attrs import FileAttrs, ObjectStat
 from s3mount.core.inode import Inode
 from s3mount.core.keys import fits_in_key, split_key
@@ -69,16 +71,27 @@ class ObjectHeaders:
 
 
 class FileWrites:
-    """Writes files of one mount."""
+    """Writes files of one mount.
+
+    Args:
+        settle: what was removed under a path is gone in S3 when it returns.
+    """
 
     def __init__(
-        self, tree: Tree, drafts: Drafts, written: WrittenInodes, policy: WritePolicy, headers: ObjectHeaders
+        self,
+        tree: Tree,
+        drafts: Drafts,
+        written: WrittenInodes,
+        policy: WritePolicy,
+        headers: ObjectHeaders,
+        settle: Callable[[str], Awaitable[None]],
     ) -> None:
         self._tree = tree
         self._drafts = drafts
         self._written = written
         self._policy = policy
         self._headers = headers
+        self._settle = settle
 
     # -- opening and closing --------------------------------------------------------------------
 
@@ -94,6 +107,7 @@ class FileWrites:
         self._policy.check_create(path)
         if not fits_in_key(path):
             raise KeyTooLong(f"{path!r} is longer than a key can be")
+        await self._settle(path)
         record = self._tree.cache.get(path)
         found = getattr(record, "found", None)
         if record is not None and hasattr(record, "found"):
@@ -136,6 +150,11 @@ class FileWrites:
             self._written.wrote(draft)
         return self._tree.handles.new_file(WriteHandle(inode, draft, is_append=opening.is_append, opener=opener))
 
+    def is_settled(self, ino: int) -> bool:
+        """Whether `settle` would do nothing."""
+        draft = self._tree.inodes.get(ino).unsaved
+        return not isinstance(draft, Draft) or not draft.is_acknowledged
+
     async def settle(self, ino: int) -> None:
         """Who opens a file to read it finds in S3 what was acknowledged; others may be told that it is there.
 
@@ -145,6 +164,13 @@ class FileWrites:
         draft = self._tree.inodes.get(ino).unsaved
         if isinstance(draft, Draft) and draft.is_acknowledged:
             await draft.fsync()
+
+    def release_nowait(self, handle: int) -> bool:
+        """As `release`, of a handle that only reads; returns whether it was one."""
+        is_plain = not isinstance(self._tree.handles.peek(handle), WriteHandle)
+        if is_plain:
+            self._tree.handles.release(handle)
+        return is_plain
 
     async def release(self, handle: int) -> None:
         """A handle is gone.
@@ -202,7 +228,23 @@ class FileWrites:
         finally:
             await self.release(handle)
 
+    def show(self, ino: int, change: Shown) -> FileAttrs:
+        """Modes, owners and times are shown as they were set; returns all attributes.
+
+        Raises:
+            ReadOnlyMount, StaleInode.
+        """
+        inode = self._tree.inodes.get(ino)
+        self._policy.check_create(inode.key, "set attributes of")
+        self._tree.shown.set(inode, change)
+        return self._tree.attrs(inode, 0.0)
+
     # -- durability -----------------------------------------------------------------------------
+
+    def is_flushed(self, handle: int) -> bool:
+        """Whether `flush` has nothing to do for this handle."""
+        file = self._tree.handles.peek(handle)
+        return not isinstance(file, WriteHandle) or not file.draft.is_unsaved
 
     async def flush(self, handle: int) -> None:
         """A descriptor was closed; when it was the opener's last, the file is safe when this returns.
@@ -210,8 +252,8 @@ class FileWrites:
         Raises:
             As `Drafts.flush`.
         """
-        file = self._tree.handles.file(handle)
-        if isinstance(file, WriteHandle) and file.draft.is_unsaved and not file.is_held_by_opener:
+        file = self._tree.handles.peek(handle)
+        if isinstance(file, WriteHandle) and not file.is_held_by_opener:
             await self._drafts.flush(file.draft)
 
     async def fsync(self, handle: int) -> None:

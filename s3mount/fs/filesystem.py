@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 from s3mount.cache.answers import Record
 from s3mount.cache.metadata import MetadataCache
+from s3mount.cache.shown import ShownAttributes
 from s3mount.core.attrs import FileAttrs, Ownership, absent_attrs
 from s3mount.core.inodes import InodeTable
 from s3mount.core.keys import SEPARATOR, child_key, name_to_kernel
@@ -24,7 +25,6 @@ from s3mount.fs.handles import HandleTable
 from s3mount.fs.kernel_view import KernelView
 from s3mount.fs.notifier import KernelNotifier
 from s3mount.fs.reader import NO_LIMIT, FileReader, Limit
-from s3mount.fs.shown import ShownAttributes
 from s3mount.fs.statistics import FileSystemStatistics
 from s3mount.fs.tree import Tree
 from s3mount.fs.versions import VersionCheck, openable
@@ -218,7 +218,10 @@ class S3FileSystem:
         """As `open` that neither writes nor revalidates, if it is one and needs no waiting; else None."""
         if not is_plain:
             return None
-        reader = FileReader(self._blocks, openable(self._inodes.get(ino)))
+        inode = openable(self._inodes.get(ino))
+        reader = FileReader(self._blocks, inode)
+        if inode.unsaved is not None:
+            return self._handles.new_file(reader)
         return self._handles.new_file(reader) if self._versions.begin_nowait(reader.inode, reader) else None
 
     async def open(self, ino: int, *, revalidate: bool = False) -> int:
@@ -233,6 +236,8 @@ class S3FileSystem:
         inode = openable(self._inodes.get(ino))
         reader = FileReader(self._blocks, inode)
         handle = self._handles.new_file(reader)
+        if inode.unsaved is not None:
+            return handle
         is_open = False
         try:
             await self._versions.begin(inode, reader, is_direct=revalidate)

@@ -94,6 +94,10 @@ class HandleTable:
         reader = self._files.get(handle)
         return self._adopted_file(handle) if reader is None else reader
 
+    def peek(self, handle: int) -> OpenFile | None:
+        """As `file`, of one that this daemon made; else None."""
+        return self._files.get(handle)
+
     def _adopted_file(self, handle: int) -> OpenFile:
         inode = self._predecessors(handle)
         if inode is None or inode.is_directory:

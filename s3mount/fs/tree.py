@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 
 from s3mount.cache.metadata import MetadataCache
+from s3mount.cache.shown import ShownAttributes
 from s3mount.core.attrs import FileAttrs, ObjectStat, Ownership, directory_attrs, file_attrs
 from s3mount.core.inode import Inode
 from s3mount.core.inodes import InodeTable
@@ -14,7 +15,6 @@ from s3mount.core.keys import SEPARATOR, child_key, name_from_kernel
 from s3mount.errors import NotADirectory
 from s3mount.fs.handles import HandleTable
 from s3mount.fs.kernel_view import KernelView
-from s3mount.fs.shown import ShownAttributes
 from s3mount.fs.versions import VersionCheck
 
 #: Seconds for which the kernel may use the attributes of a file that is being written: an upload sets its time.

@@ -230,7 +230,7 @@ class Programs:
             if ino not in self.bucket.contents:
                 self.fs.releasedir(await self.fs.opendir(ino))
                 raise IsADirectory(path)
-            handle = await self.fs.open(ino, for_writing=False)
+            handle = await self.fs.open(ino)
             self.kernel.pin(ino)
             self.files.append((handle, ino))
             assert self.bucket.had_version(path, ino, since), f"an old version of {path!r} was opened"

@@ -42,6 +42,8 @@ class ShownAttributes:
 
     def set(self, inode: Inode, change: Shown) -> None:
         """A program set some of them."""
+        if change == Shown():
+            return
         shown = self._shown.get(inode.key) or Shown()
         for name in ("mode", "uid", "gid", "mtime_s"):
             if (value := getattr(change, name)) is not None:
