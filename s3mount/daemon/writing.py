@@ -17,7 +17,7 @@ from s3mount.fs.budget import ByteBudget
 from s3mount.fs.draft_content import DraftTools
 from s3mount.fs.drafts import Drafts
 from s3mount.fs.file_writes import FileWrites
-from s3mount.fs.namespace import Namespace
+from s3mount.fs.namespace import Namespace, NamespaceConfig
 from s3mount.fs.part_sender import StreamTools
 from s3mount.fs.parts import StreamStatistics
 from s3mount.fs.spool import Spool
@@ -121,12 +121,21 @@ def writing(mount: MountConfig, shared: Shared) -> Writing:
         watch=written,
     )
     drafts = Drafts(tools, shared.nursery)
-    files = FileWrites(shared.tree, drafts, written, config.policy, config.headers)
-    names = Namespace()
+    names = Namespace(
+        shared.tree,
+        drafts,
+        config.policy,
+        shared.store,
+        writer,
+        shared.nursery,
+        NamespaceConfig(config.has_markers, config.rename_dir_limit),
+    )
+    files = FileWrites(shared.tree, drafts, written, config.policy, config.headers, names.removals.settle)
     statistics: dict[str, Callable[[], object]] = {
         "writes": guarded.statistics,
         "uploads": lambda: counts,
         "files being written": drafts.statistics,
+        "names": names.statistics,
         "write memory": room.statistics,
         "local names": shared.tree.cache.local.statistics,
     }

@@ -107,11 +107,7 @@ class Drafts:
         return draft
 
     def _may_stream(self, opening: Opening) -> bool:
-        """Whether it may be written in order.
-
-        With O_RDWR, too (safetensors sets the size, and then writes to the end): whatever else comes makes it a
-        spooled file, if what was sent is kept.
-        """
+        """Whether it may be written in order; with O_RDWR, too: safetensors sets the size, and writes to the end."""
         return not opening.is_append and (self._tools.keeps_streamed or not opening.is_random)
 
     async def _join(self, draft: Draft, opening: Opening) -> None:
@@ -156,8 +152,7 @@ class Drafts:
         """A handle is gone.
 
         Raises:
-            As `flush`: something was written after the last flush, or that had failed.  It is lost, if it is not
-            acknowledged: the program was told, or left without closing.
+            As `flush`: something was written after the last one, or it had failed.  Then it is lost.
         """
         draft.users -= 1
         if draft.users:

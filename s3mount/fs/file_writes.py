@@ -8,6 +8,8 @@ fsync and the last close of the opener return when S3 has the file (appends: whe
 RELEASE comes after close has returned: what fails there is only logged.
 """
 
+from collections.abc import Awaitable, Callable
+
 from s3mount.cache.shown import Shown
 from s3mount.core.attrs import FileAttrs, ObjectStat
 from s3mount.core.inode import Inode
@@ -24,16 +26,27 @@ from s3mount.fs.written import WrittenInodes
 
 
 class FileWrites:
-    """Writes files of one mount."""
+    """Writes files of one mount.
+
+    Args:
+        settle: what was removed under a path is gone in S3 when it returns.
+    """
 
     def __init__(
-        self, tree: Tree, drafts: Drafts, written: WrittenInodes, policy: WritePolicy, headers: ObjectHeaders
+        self,
+        tree: Tree,
+        drafts: Drafts,
+        written: WrittenInodes,
+        policy: WritePolicy,
+        headers: ObjectHeaders,
+        settle: Callable[[str], Awaitable[None]],
     ) -> None:
         self._tree = tree
         self._drafts = drafts
         self._written = written
         self._policy = policy
         self._headers = headers
+        self._settle = settle
 
     # -- opening and closing --------------------------------------------------------------------
 
@@ -49,6 +62,7 @@ class FileWrites:
         self._policy.check_create(path)
         if not fits_in_key(path):
             raise KeyTooLong(f"{path!r} is longer than a key can be")
+        await self._settle(path)
         record = self._tree.cache.get(path)
         found = getattr(record, "found", None)
         if record is not None and hasattr(record, "found"):

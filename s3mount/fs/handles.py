@@ -148,6 +148,13 @@ class HandleTable:
             raise BadHandle(f"file handle {handle:#x} is not open")
         return reader
 
+    def moved(self, old_key: str, new_key: str) -> None:
+        """A directory, and those in it, have other keys: who reads one reads on, in the same order."""
+        for handle, directory in self._directories.items():
+            if directory.key.startswith(old_key):
+                self._lister.close(directory)
+                self._directories[handle] = self._lister.open(new_key + directory.key.removeprefix(old_key))
+
     def release_directory(self, handle: int) -> None:
         """A directory handle is gone.
 

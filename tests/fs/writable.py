@@ -32,6 +32,10 @@ RDWR = Opening(is_random=True)
 APPEND = Opening(is_append=True)
 
 
+async def nothing_removed(_: str) -> None:
+    """Nothing is on its way."""
+
+
 class Writable:
     """The verbs a program would use, beside those of `Mounted`.
 
@@ -99,7 +103,7 @@ async def writable(
 
         tools = DraftTools(SpoolTools(spool, read_base, streams), lambda: 1_800_000_000.0, watch=written)
         drafts = Drafts(tools, nursery)
-        files = FileWrites(mounted.fs.tree, drafts, written, policy, ObjectHeaders())
+        files = FileWrites(mounted.fs.tree, drafts, written, policy, ObjectHeaders(), nothing_removed)
         yield Writable(mounted, files, drafts, store, writer)
         files.check_invariants()
         nursery.cancel_scope.cancel()

@@ -166,7 +166,7 @@ def test_writes_anywhere(rw: Bucket) -> None:
 
 
 def test_the_size_first(rw: Bucket) -> None:
-    """ftruncate to the final size and then writing in order, as safetensors does, is streamed: parts go up before close."""
+    """ftruncate to the final size and then writing in order, as safetensors does, streams: parts go up before close."""
     size = 24 * MIB
     fd = os.open(rw.path / "a", os.O_RDWR | os.O_CREAT | os.O_EXCL)
     os.ftruncate(fd, size)
