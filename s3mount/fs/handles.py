@@ -20,7 +20,8 @@ from s3mount.core.inode import Inode
 from s3mount.core.inodes import InodeTable
 from s3mount.errors import BadHandle
 from s3mount.fs.blocks import BlockStore
-from s3mount.fs.directories import DirectoryLister, OpenDirectory
+from s3mount.fs.directories import DirectoryLister
+from s3mount.fs.open_directory import OpenDirectory
 from s3mount.fs.reader import FileReader, Limit
 
 _SERIAL_AT = 24
