@@ -18,14 +18,14 @@ from dataclasses import dataclass, field
 import trio
 
 from s3mount.core.attrs import ObjectStat
-from s3mount.core.keys import SEPARATOR, split_key
+from s3mount.core.keys import SEPARATOR, is_directory_key, split_key
 from s3mount.core.symlinks import shown_name
 from s3mount.errors import DirectoryNotEmpty, NameNotFound, NotAllowed, ObjectChanged, ObjectNotFound, StoreError
 from s3mount.fs.copies import Copies
 from s3mount.fs.drafts import Drafts
 from s3mount.fs.kept_directories import KeptDirectories
 from s3mount.fs.tree import Tree
-from s3mount.store.base import ObjectStore
+from s3mount.store.base import MAX_PAGE, ObjectStore
 from s3mount.store.writing import MAX_DELETES, Writer
 
 #: Copies at once: at 20 ms a thousand take 0.6 s.
@@ -39,12 +39,14 @@ class _Job:
     """One rename.
 
     Attributes:
+        begun: keys that were or may have been made.
         copied: by the key it was copied from, the version that was, and what it is now.
         deleted: keys that nothing has any more.
     """
 
     old_key: str
     new_key: str
+    begun: set[str] = field(default_factory=set)
     copied: dict[str, tuple[ObjectStat, ObjectStat]] = field(default_factory=dict)
     deleted: set[str] = field(default_factory=set)
 
@@ -82,12 +84,11 @@ class DirectoryRenames:
         """Give a directory another name.
 
         Args:
-            old_key, new_key: with their slashes.
             is_replacing: there is one of the new name, which has to be empty.
 
         Raises:
             DirectoryNotEmpty: it is not.
-            NameNotFound: there is no such directory any more.
+            NameNotFound: it is gone.
             NotAllowed: there are more keys below than may be renamed.
             StoreError: see the module.
         """
@@ -98,7 +99,9 @@ class DirectoryRenames:
                 await self._check_empty(job)
             for draft in self._drafts.below(old_key):
                 await draft.fsync()
-            found = await self._listed(old_key)
+            found = await self._listed(old_key, self._limit)
+            if len(found) > self._limit:
+                raise NotAllowed(f"{old_key!r} has more than {self._limit} keys: --rename-dir-limit")
             if not found and not self._tree.cache.local.is_directory(old_key):
                 raise NameNotFound(f"nothing is below {old_key!r} any more")
             await self._copy_all(job, found)
@@ -107,28 +110,26 @@ class DirectoryRenames:
             await self._move_names(job)
             is_done = True
         finally:
-            if not is_done and job.copied:
+            if not is_done and job.begun:
                 self._unfinished[old_key, new_key] = job
                 if len(self._unfinished) > _MAX_UNFINISHED:
                     del self._unfinished[next(iter(self._unfinished))]
 
     async def _check_empty(self, job: _Job) -> None:
-        ours = {to.key for _, to in job.copied.values()}
-        page = await self._store.list_page(job.new_key, delimiter="", max_keys=min(len(ours) + 2, 1000))
-        there = {found.key for found in page.objects} - {job.new_key}
+        there = await self._listed(job.new_key, len(job.begun) + 1)
         is_local = any(key != job.new_key for key in self._tree.cache.local.directories_below(job.new_key))
-        if there - ours or self._drafts.below(job.new_key) or is_local:
+        if {found.key for found in there} - job.begun - {job.new_key} or self._drafts.below(job.new_key) or is_local:
             raise DirectoryNotEmpty(f"{job.new_key!r} is not empty")
 
-    async def _listed(self, directory_key: str) -> list[ObjectStat]:
+    async def _listed(self, directory_key: str, limit: int) -> list[ObjectStat]:
+        """Everything below a key, or more than a limit."""
         found: list[ObjectStat] = []
         token: str | None = None
         is_whole = False
-        while not is_whole:
-            page = await self._store.list_page(directory_key, delimiter="", token=token)
+        while not is_whole and len(found) <= limit:
+            max_keys = min(limit + 1 - len(found), MAX_PAGE)
+            page = await self._store.list_page(directory_key, delimiter="", token=token, max_keys=max_keys)
             found += page.objects
-            if len(found) > self._limit:
-                raise NotAllowed(f"{directory_key!r} has more than {self._limit} keys: --rename-dir-limit")
             token = page.next_token
             is_whole = token is None
         return found
@@ -136,17 +137,18 @@ class DirectoryRenames:
     # -- copies ---------------------------------------------------------------------------------
 
     async def _copy_all(self, job: _Job, found: Iterable[ObjectStat]) -> None:
-        """Whatever is not copied yet; the first that fails ends the others."""
+        """Whatever is not copied yet; after one that fails no other begins."""
         left = iter([each for each in found if not self._is_copied(job, each) and self._drafts.find(each.key) is None])
         failures: list[StoreError] = []
 
         async def work() -> None:
-            try:
-                for each in left:
+            for each in left:
+                try:
                     await self._copy(job, each)
-            except StoreError as error:
-                failures.append(error)
-                nursery.cancel_scope.cancel()
+                except StoreError as error:
+                    failures.append(error)
+                if failures:
+                    return
 
         async with trio.open_nursery() as nursery:
             for _ in range(_AT_ONCE):
@@ -159,20 +161,28 @@ class DirectoryRenames:
         return known is not None and known[0].etag == found.etag
 
     async def _copy(self, job: _Job, found: ObjectStat) -> None:
+        """Unless it is gone; what was replaced since it was listed is copied as it is now."""
+        new_key = job.renamed(found.key)
+        job.begun.add(new_key)
+        if is_directory_key(found.key) and not found.size:  # a marker; some servers copy none
+            job.copied[found.key] = found, await self._copies.mark(new_key)
+            return
         try:
-            job.copied[found.key] = found, await self._copies.copy(found, job.renamed(found.key))
-        except ObjectChanged:  # since it was listed
+            copied = await self._copies.copy(found, new_key)
+        except ObjectChanged:
             try:
                 found = await self._store.head(found.key)
             except ObjectNotFound:
                 return
-            job.copied[found.key] = found, await self._copies.copy(found, job.renamed(found.key))
+            copied = await self._copies.copy(found, new_key)
+        job.copied[found.key] = found, copied
 
     async def _move_draft(self, job: _Job, key: str) -> None:
         async def copy(version: ObjectStat) -> ObjectStat:
-            copied = await self._copies.copy(version, job.renamed(key))
-            job.copied[key] = version, copied
-            return copied
+            await self._copy(job, version)
+            if key not in job.copied:
+                raise ObjectChanged("it was removed meanwhile", key=key, operation="rename")
+            return job.copied[key][1]
 
         await self._drafts.rename(key, copy)
 
@@ -201,6 +211,7 @@ class DirectoryRenames:
             tree.cache.local.forget_removed(path)
             tree.cache.drop_below(job.old_key)
             if is_gone:
+                tree.cache.local.add_ghost(job.old_key)
                 tree.cache.put_absent(path, tree.cache.now())
             else:
                 tree.kernel.forget_name(path)
@@ -231,9 +242,8 @@ class DirectoryRenames:
             keys = left[start : start + MAX_DELETES]
             refused = await self._writer.delete_many(keys)
             job.deleted.update(key for key in keys if key not in refused)
-            errors = list(refused.values())
-            if errors:
-                raise errors[0]
+            for error in refused.values():
+                raise error
 
     def check_invariants(self) -> None:
         """Raises ValueError when more failed renames are remembered than may be."""

@@ -40,7 +40,7 @@ FRESH = MetadataConfig(TimeToLive(1.0), TimeToLive(1.0))
 GOOD = Conditions(of_puts=True, of_copies=True)
 
 
-class Tested:
+class MountedNames:
     """One mount, by paths."""
 
     def __init__(self, mounted: Mounted, store: FakeStore, names: Namespace, files: FileWrites, drafts: Drafts) -> None:
@@ -112,6 +112,20 @@ class Tested:
         finally:
             await self.files.release(handle)
 
+    async def read_directory(self, handle: int) -> list[str]:
+        """What is left of an open directory."""
+        names: list[str] = []
+        n_before = -1
+
+        def emit(name: bytes, _attrs: FileAttrs, _next_offset: int) -> bool:
+            names.append(name.decode())
+            return True
+
+        while len(names) > n_before:
+            n_before = len(names)
+            await self.mounted.fs.readdir(handle, n_before, emit)
+        return sorted(names)
+
     async def listed(self, path: str = "") -> list[str]:
         ino = (await self.mounted.walk(path)).ino if path else ROOT
         return sorted(await self.mounted.names(ino))
@@ -145,7 +159,7 @@ async def namespace(
     config: NamespaceConfig | None = None,
     metadata: MetadataConfig = FRESH,
     fault: Callable[[str, str, int], Loss | None] = no_fault,
-) -> AsyncIterator[Tested]:
+) -> AsyncIterator[MountedNames]:
     """A mount that may be written to; what was removed is gone in S3 when it ends."""
     faulty = FaultyWriter(FakeWriter(store) if writer is None else writer, fault)
     budget = ByteBudget(64 * MIB)
@@ -159,7 +173,7 @@ async def namespace(
         config = config or NamespaceConfig(conditions=GOOD, clock=lambda: NOW)
         names = Namespace(tree, drafts, policy, store, faulty, nursery, config)
         files = FileWrites(tree, drafts, written, policy, ObjectHeaders(), names.removals.settle)
-        tested = Tested(mounted, store, names, files, drafts)
+        tested = MountedNames(mounted, store, names, files, drafts)
         yield tested
         tested.check_invariants()
         await names.sync()

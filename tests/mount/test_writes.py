@@ -3,6 +3,7 @@
 import errno
 import mmap
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -312,3 +313,15 @@ def test_what_was_acknowledged_survives_a_kill(weed: Server, work: Path) -> None
             30,
             "the upload",
         )
+
+
+def test_removed_directories_stay_removed(rw: Bucket) -> None:
+    """A tree that was removed is gone at once, on a server that goes on listing empty directories too, and made anew."""
+    for _ in range(3):
+        (rw.path / "d/e/f").mkdir(parents=True)
+        (rw.path / "d/e/f/g").write_bytes(b"1")
+        shutil.rmtree(rw.path / "d")
+        assert os.listdir(rw.path) == []
+        assert not (rw.path / "d").exists()
+    (rw.path / "d").mkdir()
+    assert os.listdir(rw.path) == ["d"]
