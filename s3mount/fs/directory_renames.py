@@ -87,8 +87,7 @@ class DirectoryRenames:
             is_replacing: there is one of the new name, which has to be empty.
 
         Raises:
-            DirectoryNotEmpty: it is not.
-            NameNotFound: it is gone.
+            DirectoryNotEmpty, NameNotFound.
             NotAllowed: there are more keys below than may be renamed.
             StoreError: see the module.
         """
