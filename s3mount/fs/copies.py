@@ -70,6 +70,15 @@ class Copies:
         mtime_s = int(self._clock()) if written.mtime_s is None else written.mtime_s
         return ObjectStat(key, written.id.etag, source.size, mtime_s, source.storage_class)
 
+    async def mark(self, key: str) -> ObjectStat:
+        """An empty object, whatever there was: the marker of a directory.
+
+        Raises:
+            StoreError.
+        """
+        written = await self._writer.put(key, [])
+        return ObjectStat(key, written.id.etag, 0, int(self._clock()))
+
     async def _copied_new(self, source: ObjectStat, key: str) -> Written:
         conditions = await self._known_conditions()
         if conditions.of_copies:

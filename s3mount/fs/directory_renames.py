@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import trio
 
 from s3mount.core.attrs import ObjectStat
-from s3mount.core.keys import SEPARATOR, split_key
+from s3mount.core.keys import SEPARATOR, is_directory_key, split_key
 from s3mount.core.symlinks import shown_name
 from s3mount.errors import DirectoryNotEmpty, NameNotFound, NotAllowed, ObjectChanged, ObjectNotFound, StoreError
 from s3mount.fs.copies import Copies
@@ -84,12 +84,11 @@ class DirectoryRenames:
         """Give a directory another name.
 
         Args:
-            old_key, new_key: with their slashes.
             is_replacing: there is one of the new name, which has to be empty.
 
         Raises:
             DirectoryNotEmpty: it is not.
-            NameNotFound: there is no such directory any more.
+            NameNotFound: it is gone.
             NotAllowed: there are more keys below than may be renamed.
             StoreError: see the module.
         """
@@ -165,6 +164,9 @@ class DirectoryRenames:
         """Unless it is gone; what was replaced since it was listed is copied as it is now."""
         new_key = job.renamed(found.key)
         job.begun.add(new_key)
+        if is_directory_key(found.key) and not found.size:  # a marker; some servers copy none
+            job.copied[found.key] = found, await self._copies.mark(new_key)
+            return
         try:
             copied = await self._copies.copy(found, new_key)
         except ObjectChanged:
@@ -209,6 +211,7 @@ class DirectoryRenames:
             tree.cache.local.forget_removed(path)
             tree.cache.drop_below(job.old_key)
             if is_gone:
+                tree.cache.local.add_ghost(job.old_key)
                 tree.cache.put_absent(path, tree.cache.now())
             else:
                 tree.kernel.forget_name(path)
@@ -239,9 +242,8 @@ class DirectoryRenames:
             keys = left[start : start + MAX_DELETES]
             refused = await self._writer.delete_many(keys)
             job.deleted.update(key for key in keys if key not in refused)
-            errors = list(refused.values())
-            if errors:
-                raise errors[0]
+            for error in refused.values():
+                raise error
 
     def check_invariants(self) -> None:
         """Raises ValueError when more failed renames are remembered than may be."""

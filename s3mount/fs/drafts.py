@@ -97,7 +97,7 @@ class Drafts:
                 key,
                 found,
                 is_empty=found is None or opening.is_truncating,
-                is_in_order=not opening.is_random and not opening.is_append,
+                is_in_order=self._may_stream(opening),
                 is_exclusive=opening.is_exclusive,
                 attributes=attributes,
             )
@@ -105,6 +105,10 @@ class Drafts:
         else:
             await self._join(draft, opening)
         return draft
+
+    def _may_stream(self, opening: Opening) -> bool:
+        """Whether it may be written in order; with O_RDWR, too: safetensors sets the size, and writes to the end."""
+        return not opening.is_append and (self._tools.keeps_streamed or not opening.is_random)
 
     async def _join(self, draft: Draft, opening: Opening) -> None:
         draft.users += 1
@@ -148,8 +152,7 @@ class Drafts:
         """A handle is gone.
 
         Raises:
-            As `flush`: something was written after the last flush, or that had failed.  It is lost, if it is not
-            acknowledged: the program was told, or left without closing.
+            As `flush`: something was written after the last one, or it had failed.  Then it is lost.
         """
         draft.users -= 1
         if draft.users:

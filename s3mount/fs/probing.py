@@ -102,6 +102,8 @@ class NameProbe:
             page = await self._first_page(path, _LOOKUP_PAGE)
         verdict, found = judge(path, page)
         is_directory = verdict is Verdict.DIRECTORY
+        if is_directory and self._lister.was_removed(path):
+            is_directory = await self._lister.has_key(path)
         if verdict is Verdict.CUT_OFF:
             is_directory = await self._is_directory(path)
             if not is_directory and found is None:

@@ -115,7 +115,7 @@ async def test_killed_after_a_close(tmp_path: Path, autojump_clock: trio.testing
         await add(each, b" one")
         draft = await each.open(is_append=True)
         await draft.append(b" not closed")
-        random = await each.open("b", is_random=True)
+        random = await each.open("b", is_append=True)
         await random.write(0, b"never closed")
         await kill(each)
         async with trio.open_nursery() as nursery:

@@ -32,6 +32,10 @@ RDWR = Opening(is_random=True)
 APPEND = Opening(is_append=True)
 
 
+async def nothing_removed(_: str) -> None:
+    """Nothing is on its way."""
+
+
 class Writable:
     """The verbs a program would use, beside those of `Mounted`.
 
@@ -74,10 +78,6 @@ class Writable:
 
     def content(self, key: str) -> bytes:
         return self.store.objects[key][1]
-
-
-async def nothing_removed(_path: str) -> None:
-    """No DELETE is on its way."""
 
 
 @asynccontextmanager
