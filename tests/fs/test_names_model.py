@@ -22,6 +22,10 @@ from s3mount.errors import (
 )
 from tests.fs.names_harness import MountedNames, namespace
 from tests.support.fake_store import FakeStore
+from tests.support.fake_writer import FakeWriter
+
+#: Without any, what is asked and answered at one time has no order.
+LATENCY_S = 0.001
 
 
 class File:
@@ -241,8 +245,8 @@ class Program:
 
 
 async def run_program(program: list[tuple[str, str, str]], directory: Path) -> None:
-    store = FakeStore()
-    async with namespace(store, directory) as here:
+    store = FakeStore(latency_s=LATENCY_S)
+    async with namespace(store, directory, writer=FakeWriter(store, latency_s=LATENCY_S)) as here:
         run = Program(here)
         for step in program:
             await run.step(*step)
@@ -256,7 +260,7 @@ async def run_program(program: list[tuple[str, str, str]], directory: Path) -> N
         assert await there.tree() == wanted
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(steps)
 def test_names_are_as_on_a_local_disk(program: list[tuple[str, str, str]]) -> None:
     """Whatever programs do to names, results and tree are those of a local file system, here and in the next mount."""
