@@ -27,10 +27,12 @@ from s3mount.fs.versions import VersionCheck
 from s3mount.fs.waits import ReaderWaits
 from s3mount.fs.warming import Warmer
 from s3mount.fuse.boundary import Boundary
+from s3mount.fuse.callers import Callers
 from s3mount.fuse.notify import ThreadNotifier
 from s3mount.fuse.operations import Operations
 from s3mount.fuse.quarantine import Quarantine
 from s3mount.limits import MemoryUse
+from s3mount.store.attempts import Attempts
 from s3mount.store.catalogue import SplitCatalogue
 from s3mount.store.connect import Connection, connect
 from s3mount.store.guarded import GuardedStore
@@ -59,6 +61,8 @@ class Components:
     selector: Selector
     inventory: Inventory | None
     warmer: Warmer | None
+    waits: ReaderWaits
+    patient: PatientStore
 
     @property
     def statistics(self) -> dict[str, Callable[[], object]]:
@@ -66,11 +70,19 @@ class Components:
         return {
             "calls": self.boundary.statistics,
             "file system": self.filesystem.statistics,
+            "callers": self.boundary.callers.statistics,
             "requests": self.store.statistics,
+            "retries": self.patient.statistics,
             "read budget": self.budget.statistics,
             "memory": self.watch.statistics,
             "notifications": self.notifier.statistics,
+            **({} if self.disk is None else {"disk cache": self.disk.statistics}),
         }
+
+    @property
+    def attempts(self) -> tuple[Attempts, ...]:
+        """Whatever sends requests to S3."""
+        return (self.store.attempts,)
 
 
 @asynccontextmanager
@@ -120,15 +132,17 @@ async def components(config: MountConfig, keeper: Keeper) -> AsyncIterator[Compo
             owner=replace(config.owner, directory_mtime_s=keeper.started_s),
             give_back=trim,
         )
-        boundary = Boundary(config.patience.total_s + _NAMING_S, keeper.marks)
+        callers = Callers(filesystem.key_of)
+        boundary = Boundary(config.patience.total_s + _NAMING_S, keeper.marks, callers)
         operations = Operations(filesystem, boundary)
         quarantine = Quarantine(operations, keeper.marks, filesystem)
         quarantine.take_over(by_own_fault=keeper.is_to_blame)
         nursery.start_soon(watch.run, filesystem)
         on_demand = _on_demand(config, store, resolver, disk, budget)
         yield Components(
-            operations, boundary, filesystem, notifier, guarded, budget, disk, watch, connection.region, *on_demand
-        )
+            operations, boundary, filesystem, notifier, guarded, budget, disk, watch, connection.region, *on_demand,
+            waits, store,
+        )  # fmt: skip
         nursery.cancel_scope.cancel()
 
 
