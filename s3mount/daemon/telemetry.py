@@ -22,6 +22,8 @@ from s3mount.core.waits import WaitSeconds
 from s3mount.daemon.allocator import resident_bytes
 from s3mount.daemon.facts import facts_of
 from s3mount.daemon.wiring import Components
+from s3mount.fs.drafts import DraftStatistics
+from s3mount.fs.write_room import RoomStatistics
 from s3mount.fuse.callers import Use, name_of
 from s3mount.store.guarded import StoreStatistics
 from s3mount.store.guarded_writer import WriteStatistics
@@ -65,6 +67,7 @@ class Telemetry:
             "caches": self._caches(),
             "memory": self._memory(),
             "prefetch": self._prefetch(),
+            "uploads": _uploads(parts),
             "in_flight": self._in_flight(),
             "parts": {name.replace(" ", "_"): facts_of(each) for name, each in parts.items()},
         }
@@ -122,9 +125,7 @@ class Telemetry:
 
     def _requests(self, parts: dict[str, object]) -> Facts:
         known = [each for each in parts.values() if isinstance(each, StoreStatistics | WriteStatistics)]
-        counts = {
-            kind: sum(getattr(each, field, 0) for each in known) for field, kind in _KINDS.items()
-        }  # fmt: skip
+        counts = {kind: sum(getattr(each, field, 0) for each in known) for field, kind in _KINDS.items()}
         latencies = {name: _latency(each) for one in self._parts.attempts for name, each in one.latencies().items()}
         return {
             "counts": counts,
@@ -187,6 +188,18 @@ class Telemetry:
                 for each in requests[:_SHOWN]
             ],
         }
+
+
+def _uploads(parts: dict[str, object]) -> Facts:
+    """What is being written; empty of a mount that only reads."""
+    found: Facts = {}
+    for each in parts.values():
+        if isinstance(each, DraftStatistics):
+            found |= {"files": each.drafts, "streams": each.streams}
+            found |= {"acknowledged": each.acknowledged, "refused": each.refused}
+        elif isinstance(each, RoomStatistics):
+            found["room"] = asdict(each)
+    return found
 
 
 def _waiting(reader_seconds: float, waits: WaitSeconds) -> Facts:

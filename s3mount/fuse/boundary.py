@@ -169,10 +169,11 @@ class Boundary:
 
     def _reply(self, operation: str, error: errors.S3MountError) -> pyfuse3.FUSEError:
         answer = answer_for(error)
+        name = errno.errorcode[answer.errno]
         if not error.logged:
             error.logged = True
-            log.log(answer.level, "%s: %s: %s", operation, errno.errorcode[answer.errno], error)
-        self._count(operation, errno.errorcode[answer.errno])
+            log.log(answer.level, "%s: %s: %s", operation, name, error, extra={"call": operation, "errno": name})
+        self._count(operation, name)
         return pyfuse3.FUSEError(answer.errno)
 
     def _reply_to_bug(self, operation: str, bug: Exception) -> pyfuse3.FUSEError:
