@@ -61,7 +61,9 @@ FAMILIES = (
     Family("call_errors", "counter", "calls.errors", "Calls answered with an error.", "operation"),
     Family("oldest_call_age_seconds", "gauge", "in_flight.calls", "Age of the oldest call that waits."),
     # readers
-    Family("reader_wait_seconds", "counter", "readers.wait_seconds", "What readers waited for.", "cause"),
+    Family("reader_wait_seconds", "counter", "readers.wait_seconds", "What calls of readers waited for.", "cause"),
+    Family("reader_waiting_seconds", "counter", "readers.waiting_seconds",
+           "Of the time of all readers, while at least one call of them waited."),
     Family("reader_seconds", "counter", "readers.reader_seconds",
            "Time of all readers, whether they waited or not."),
     Family("open_files", "gauge", "readers.open_files", "Files that are open."),

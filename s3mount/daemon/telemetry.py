@@ -18,6 +18,7 @@ from s3mount import __version__
 from s3mount.config import MountConfig
 from s3mount.core.latency import Latencies, quantile
 from s3mount.core.prices import cost_usd
+from s3mount.core.readers import ReaderSeconds
 from s3mount.core.waits import WaitSeconds
 from s3mount.daemon.allocator import resident_bytes
 from s3mount.daemon.facts import facts_of
@@ -37,6 +38,7 @@ _KINDS = {
     "lists": "list", "heads": "head", "gets": "get",
     "puts": "put", "parts": "part", "copies": "copy", "deletes": "delete", "calls": "other",
 }  # fmt: skip
+_NO_TIME = ReaderSeconds(0.0, 0.0)
 _QUANTILES = {"p50_seconds": 0.5, "p90_seconds": 0.9, "p99_seconds": 0.99}
 
 
@@ -103,13 +105,13 @@ class Telemetry:
         seconds, waits = callers.reader_seconds(), self._parts.waits.by_group()
         groups: list[Facts] = [
             {"group": group, "name": callers.group_name(group)}
-            | _waiting(seconds.get(group, 0.0), waits.get(group, WaitSeconds()))
+            | _waiting(seconds.get(group, _NO_TIME), waits.get(group, WaitSeconds()))
             for group in seconds.keys() | waits.keys()
         ]
-        groups = [each for each in groups if each["reader_seconds"] or each["wait_seconds"]["total"]]
-        return _waiting(sum(seconds.values()), self._parts.waits.statistics()) | {
+        total = ReaderSeconds(*(sum(column) for column in zip(_NO_TIME, *seconds.values(), strict=True)))
+        return _waiting(total, self._parts.waits.statistics()) | {
             "open_files": self._parts.filesystem.statistics().open_files,
-            "groups": sorted(groups, key=lambda each: -each["wait_seconds"]["total"]),
+            "groups": sorted(groups, key=lambda each: -each["waiting_seconds"]),
         }
 
     def _bytes(self, parts: dict[str, object]) -> Facts:
@@ -202,13 +204,12 @@ def _uploads(parts: dict[str, object]) -> Facts:
     return found
 
 
-def _waiting(reader_seconds: float, waits: WaitSeconds) -> Facts:
-    """More than all of the time is possible, of readers that share what one of them opened."""
-    share = min(1.0, waits.total / reader_seconds) if reader_seconds > 0 else None
+def _waiting(seconds: ReaderSeconds, waits: WaitSeconds) -> Facts:
     return {
-        "reader_seconds": reader_seconds,
+        "reader_seconds": seconds.total,
+        "waiting_seconds": seconds.waiting,
+        "waiting_share": seconds.waiting / seconds.total if seconds.total > 0 else None,
         "wait_seconds": {"total": waits.total, **asdict(waits)},
-        "wait_share": share,
     }
 
 

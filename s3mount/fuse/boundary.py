@@ -20,9 +20,8 @@ import pyfuse3
 import trio
 
 from s3mount import errors
-from s3mount.fs.waits import CALLER
 from s3mount.fuse.call_clock import CallClock, OperationStatistics, WaitingCall
-from s3mount.fuse.callers import Callers, opener_of
+from s3mount.fuse.callers import Callers
 from s3mount.fuse.marks import CODES, CallMarks
 
 log = logging.getLogger(__name__)
@@ -124,11 +123,10 @@ class Boundary:
         """What may wait waits inside this, be it for a disk; `limit` goes inside it, where S3 may be asked."""
         slot = self._marks.keep()
         call = self._clock.wait()
-        token = CALLER.set(opener_of(call.pid).group if call.pid else self.callers.group_of(call.subject))
         try:
-            yield
+            with self.callers.waiting(call.subject, call.pid):
+                yield
         finally:
-            CALLER.reset(token)
             self._clock.resume(call)
             self._marks.leave(slot)
 

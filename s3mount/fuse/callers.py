@@ -14,13 +14,15 @@ INVARIANT: what is open was opened and not closed; everything else is bounded (c
 
 import os
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from s3mount.core.readers import ReaderTime
+from s3mount.core.readers import ReaderSeconds, ReaderTime
 from s3mount.core.tops import Share, Tops
+from s3mount.fs.waits import CALLER
 
 C = TypeVar("C", bytes, memoryview)
 K = TypeVar("K", bound=Hashable)
@@ -129,10 +131,18 @@ class Callers:
                 self._openers.add(known.opener, known.n_bytes)
         return handle
 
-    def group_of(self, handle: int) -> int:
-        """The process group that opened a handle; 0 where that is not known."""
-        known = self._open.get(handle)
-        return 0 if known is None else known.opener.group
+    @contextmanager
+    def waiting(self, subject: int, pid: int) -> Iterator[None]:
+        """A call waits inside the block, of the thread that makes it, or else of the one that opened the handle."""
+        known = None if pid else self._open.get(subject)
+        opener = opener_of(pid) if known is None else known.opener
+        token = CALLER.set(opener.group)
+        self._time.waits(opener.pid, opener.group, self._clock())
+        try:
+            yield
+        finally:
+            self._time.goes_on(opener.pid, self._clock())
+            CALLER.reset(token)
 
     def key_of(self, subject: int) -> str | None:
         """The key of what a call is about, by its inode or handle; None when it is not known."""
@@ -150,7 +160,7 @@ class Callers:
         """What the process that leads a group called itself when it was first seen; empty where that is not known."""
         return self._names.get(group, "")
 
-    def reader_seconds(self) -> dict[int, float]:
+    def reader_seconds(self) -> dict[int, ReaderSeconds]:
         """See `ReaderTime.seconds`, by process group."""
         return self._time.seconds(self._clock())
 
