@@ -8,6 +8,7 @@ INVARIANT: at most twice `limit` names.
 
 from collections.abc import Hashable
 from heapq import nlargest
+from operator import itemgetter
 from typing import Generic, NamedTuple, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -29,21 +30,23 @@ class Tops(Generic[K]):
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._shares: dict[K, Share] = {}
+        self._shares: dict[K, list[int]] = {}  # of bytes and uses: each close pays for it
 
     def add(self, name: K, n_bytes: int) -> None:
         """It was used once more."""
         known = self._shares.get(name)
         if known is not None:
-            self._shares[name] = Share(known.n_bytes + n_bytes, known.uses + 1)
+            known[0] += n_bytes
+            known[1] += 1
             return
         if len(self._shares) >= 2 * self._limit:
-            self._shares = dict(self.largest(self._limit))
-        self._shares[name] = Share(n_bytes, 1)
+            self._shares = dict(nlargest(self._limit, self._shares.items(), key=itemgetter(1)))
+        self._shares[name] = [n_bytes, 1]
 
     def largest(self, n: int) -> list[tuple[K, Share]]:
         """Those with most bytes, the most first."""
-        return nlargest(n, self._shares.items(), key=lambda item: item[1])
+        largest = nlargest(n, self._shares.items(), key=itemgetter(1))
+        return [(name, Share(n_bytes, uses)) for name, (n_bytes, uses) in largest]
 
     def check_invariants(self) -> None:
         """Raises ValueError when there are more names than there may be."""

@@ -42,7 +42,7 @@ class CallerStatistics:
 
 
 class Opener(NamedTuple):
-    """Attributes: a thread, 0 where it cannot be seen from here, and its process group."""
+    """Attributes: a thread, 0 where it cannot be seen from here, and its process group, 0 where it has none."""
 
     pid: int
     group: int
@@ -61,22 +61,19 @@ class OpenFile:
 
     __slots__ = ("inode", "is_file", "n_bytes", "opener")
 
-    def __init__(self, inode: int, opener: Opener, *, is_file: bool) -> None:
+    def __init__(self, inode: int, opener: Opener, is_file: bool) -> None:  # noqa: FBT001  each open pays for it
         self.inode = inode
         self.opener = opener
         self.is_file = is_file
         self.n_bytes = 0
 
 
-_UNKNOWN = Opener(0, 0)
-
-
-def opener_of(pid: int) -> Opener:
-    """Who calls, by the number that the kernel gives."""
+def group_of(pid: int) -> int:
+    """The process group of a thread, by the number that the kernel gives."""
     try:
-        return Opener(pid, os.getpgid(pid)) if pid else _UNKNOWN
+        return os.getpgid(pid) if pid else 0
     except ProcessLookupError:
-        return Opener(pid, 0)
+        return 0
 
 
 class Callers:
@@ -96,6 +93,7 @@ class Callers:
         self._time = ReaderTime()
         self._files: Tops[str] = Tops(_MAX_NOTED)
         self._openers: Tops[Opener] = Tops(_MAX_NOTED)
+        self._known: dict[int, Opener] = {}
         self._names: dict[int, str] = {}
         self._opens = 0
         self._opens_without_reads = 0
@@ -103,13 +101,23 @@ class Callers:
 
     def opened(self, handle: int, inode: int, pid: int, *, is_file: bool = True) -> int:
         """A handle is given out; returns it."""
-        opener = opener_of(pid)
-        if opener.group not in self._names:
-            self._note_name(opener.group)
-        self._open[handle] = OpenFile(inode, opener, is_file=is_file)
+        opener = self._opener(pid)
+        self._open[handle] = OpenFile(inode, opener, is_file)
         self._time.opened(pid, opener.group, self._clock())
         self._opens += is_file
         return handle
+
+    def _opener(self, pid: int) -> Opener:
+        """The same object for as long as a thread stays in its group."""
+        group = group_of(pid)
+        known = self._known.get(pid)
+        if known is None or known.group != group:
+            if group not in self._names:
+                self._note_name(group)
+            if len(self._known) >= _MAX_NOTED:
+                self._known.clear()
+            known = self._known[pid] = Opener(pid, group)
+        return known
 
     def delivered(self, handle: int, content: C) -> C:
         """Content of a file goes to the kernel; returns it."""
@@ -135,7 +143,7 @@ class Callers:
     def waiting(self, subject: int, pid: int) -> Iterator[None]:
         """A call waits inside the block, of the thread that makes it, or else of the one that opened the handle."""
         known = None if pid else self._open.get(subject)
-        opener = opener_of(pid) if known is None else known.opener
+        opener = self._opener(pid) if known is None else known.opener
         token = CALLER.set(opener.group)
         self._time.waits(opener.pid, opener.group, self._clock())
         try:

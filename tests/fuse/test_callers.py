@@ -12,7 +12,7 @@ from s3mount.core.readers import ReaderSeconds
 from s3mount.fs.waits import CALLER, ReaderWaits
 from s3mount.fuse.boundary import Boundary
 from s3mount.fuse.call_clock import CallClock
-from s3mount.fuse.callers import Callers, Opener, Use, opener_of
+from s3mount.fuse.callers import Callers, Opener, Use, group_of
 
 MS = 1_000_000
 
@@ -114,7 +114,7 @@ def test_files_and_openers_by_bytes() -> None:
     """Bytes and opens count for the file and for its opener, while it is open and afterwards; no read is told, too."""
     now = Clock()
     callers = Callers({1: "a", 2: "b\x1b"}.get, now)
-    me = opener_of(os.getpid())
+    me = Opener(os.getpid(), os.getpgrp())
     for handle, inode in ((10, 1), (11, 1), (12, 2)):
         assert callers.opened(handle, inode, os.getpid()) == handle
     callers.opened(13, 3, os.getpid(), is_file=False)
@@ -146,5 +146,5 @@ def test_who_cannot_be_seen() -> None:
     """A thread of another name space is number 0; one that has ended has no group."""
     with subprocess.Popen(["true"]) as ended:
         ended.wait()
-    assert opener_of(0) == Opener(0, 0)
-    assert opener_of(ended.pid) == Opener(ended.pid, 0)
+    assert group_of(0) == 0
+    assert group_of(ended.pid) == 0
