@@ -17,6 +17,7 @@ from s3mount.core.location import Location
 from s3mount.core.ttl import INDEFINITE, MINIMAL, TimeToLive
 from s3mount.daemon.exits import ExitCode
 from s3mount.errors import BadOption
+from s3mount.listening import Listen
 from s3mount.units import GIB, MIB
 from tests.support.mounts import aws_environment, run_command
 from tests.support.refusals import refusal, refusal_in_both_modes
@@ -30,7 +31,7 @@ FLAGS = {
     "--memory-target", "--request-deadline", "--foreground", "-f", "--debug", "-d", "--log-directory", "-l",
     "--no-log", "--version", "--without-listing", "--metadata-ttl", "--negative-metadata-ttl",
     "--max-threads", "--no-kernel-tuning", "--read-ahead-kib",
-    "--on-outage",
+    "--on-outage", "--log-json", "--metrics",
     "--cache", "--max-cache-size", "--cache-min-free", "--cache-block-size", "--cache-policy", "--cache-group",
 }  # fmt: skip
 
@@ -45,6 +46,18 @@ def configured(*flags: str, bucket: str = "bucket", env: Mapping[str, str] | Non
 def test_the_flags_are_the_documented_ones() -> None:
     """A flag more or fewer is a change of the interface."""
     assert {name for parameter in main.params for name in parameter.opts if name.startswith("-")} == FLAGS
+
+
+def test_where_metrics_and_the_log_go() -> None:
+    """--metrics names an address or a path, --log-json the format; the journal is what systemd says it is."""
+    config = configured("--metrics", "127.0.0.1:9200", "--log-json", env={"JOURNAL_STREAM": "8:1"})
+    assert (config.metrics, config.log.is_json) == (Listen("127.0.0.1:9200", None, "127.0.0.1", 9200), True)
+    assert config.log.journal_stream == "8:1"
+    assert (configured().metrics, configured().log.is_json) == (None, False)
+    with pytest.raises(BadOption, match="--log-json"):
+        configured("--no-log", "--log-json")
+    with pytest.raises(BadOption, match="ADDRESS:PORT"):
+        configured("--metrics", "9200")
 
 
 def test_version_and_help() -> None:
