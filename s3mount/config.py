@@ -27,6 +27,7 @@ from s3mount.errors import BadOption
 from s3mount.fs.write_config import WritingConfig
 from s3mount.fuse.options import FuseConfig
 from s3mount.limits import Host, this_host
+from s3mount.listening import Listen
 from s3mount.logs import LogConfig
 from s3mount.store.crt import CrtConfig
 from s3mount.store.guarded import GuardConfig
@@ -73,6 +74,7 @@ class MountConfig:
     Attributes:
         has_takeover: a mounter keeps the mount, and another daemon takes it over when this one dies.
         hang_timeout_s: of silence, after which it is killed for that; 0 for never.
+        metrics: where they are served; None for nowhere.
     """
 
     s3: S3Config
@@ -89,6 +91,7 @@ class MountConfig:
     runtime_directory: Path
     has_takeover: bool = True
     hang_timeout_s: float = 30.0
+    metrics: Listen | None = None
 
 
 @dataclass(frozen=True)

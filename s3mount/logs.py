@@ -1,58 +1,152 @@
 """Where the log goes: stderr in the foreground, syslog (which journald serves) in the background,
-or a file in a directory.
+or a file in a directory; under systemd the journal itself, which gets the facts of each line beside it.
 
 Records are written by a thread: a full pipe or a slow disk must not hold up the trio loop.  When
-that thread falls behind by `_MAX_QUEUED` records, new ones are dropped.
+that thread falls behind by `_MAX_QUEUED` records, new ones are dropped, and counted.
 
 Lines never hold what they should not: newlines and terminal codes in keys are escaped where the
 message is made, and credentials are in no message of ours; botocore's own debug log, which has
 signatures, is kept off even with --debug.
 """
 
+import copy
 import logging
 import logging.handlers
 import os
 import queue
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from s3mount.errors import BadOption
+from s3mount.journal import JournalHandler, is_journal
+from s3mount.log_limits import LeftOut, LogLimit
+from s3mount.log_lines import JsonLines, TextLines, facts_of
+
+log = logging.getLogger(__name__)
 
 SYSLOG_SOCKET = Path("/dev/log")
 _MAX_QUEUED = 10_000
 _FILE_MODE = 0o640
-_LINE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+#: In the order in which a signal goes through them, from any other to the first.
+LEVELS = {"info": logging.INFO, "debug": logging.DEBUG, "warning": logging.WARNING}
 
 
 @dataclass(frozen=True)
 class LogConfig:
-    """Attributes: where the log goes; a directory, else stderr or syslog."""
+    """Attributes: where the log goes; a directory, else stderr or syslog.
+
+    is_json: one JSON object a line, wherever it goes.
+    journal_stream: JOURNAL_STREAM as systemd set it (systemd.exec(5)): which file the journal is.
+    """
 
     directory: Path | None
     is_debug: bool = False
     is_off: bool = False
+    is_json: bool = False
+    journal_stream: str = ""
 
 
-class _DroppingQueueHandler(logging.handlers.QueueHandler):
-    """The queue itself has no bound, because the listener's end mark must always fit."""
+class Log:
+    """The log while it is on.
 
-    def __init__(self, records: "queue.Queue[logging.LogRecord]") -> None:
+    Attributes:
+        descriptor: behind it, for what cannot wait for a thread; None where that is none that takes lines.  It stays
+            the same when the file is opened anew.
+    """
+
+    def __init__(self, sink: logging.Handler) -> None:
+        self._sink = sink
+        self.descriptor = _descriptor_of(sink)
+
+    def reopen(self) -> None:
+        """Go on in a new file when somebody moved the old one away (logrotate)."""
+        if not isinstance(self._sink, logging.FileHandler) or self.descriptor is None:
+            return
+        try:
+            new = _open_file(Path(self._sink.baseFilename))
+        except OSError as error:
+            log.error("the log goes on in its old file: %s", error)  # noqa: TRY400  the errno says it all
+            return
+        os.dup2(new, self.descriptor, inheritable=False)
+        os.close(new)
+
+    @property
+    def level(self) -> str:
+        """The least that is written."""
+        return logging.getLevelName(logging.getLogger().level).lower()
+
+    @level.setter
+    def level(self, name: str) -> None:
+        """One of `LEVELS`."""
+        logging.getLogger().setLevel(LEVELS[name])
+        log.log(LEVELS[name], "the log level is %s", name)
+
+    def cycle_level(self) -> None:
+        """The next of `LEVELS`."""
+        names = list(LEVELS)
+        self.level = names[(names.index(self.level) + 1) % len(names)]
+
+
+def _descriptor_of(sink: logging.Handler) -> int | None:
+    if isinstance(sink, JournalHandler):
+        return sys.stderr.fileno()  # which is the journal, too
+    return sink.stream.fileno() if isinstance(sink, logging.StreamHandler) else None
+
+
+class _Collector(logging.handlers.QueueHandler):
+    """Hands records to the thread, not too many; the queue has no bound of its own, because the end mark must fit."""
+
+    def __init__(self, records: "queue.Queue[logging.LogRecord]", timer: Callable[[], float]) -> None:
         super().__init__(records)
         self.records = records
+        self._limit = LogLimit(timer)
+        self._dropped = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.tell(self._limit.due())
+        if self._limit.admits(record):
+            super().emit(record)
+
+    def tell(self, left_out: Iterable[LeftOut]) -> None:
+        """Say what was left out."""
+        for each in left_out:
+            super().emit(_record(each.logger, each.level, "%d more lines were left out: %s", each.n_lines, each.words))
+
+    def finish(self) -> None:
+        """Say what was left out until the end."""
+        self.tell(self._limit.rest())
+
+    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
+        """As `QueueHandler` does, and with the facts beside the message."""
+        ready = copy.copy(record)
+        ready.facts = facts_of(record)
+        ready.trace = "" if record.exc_info is None else logging.Formatter().formatException(record.exc_info)
+        ready.msg = ready.message = record.getMessage()
+        ready.args = ready.exc_info = ready.exc_text = None
+        return ready
 
     def enqueue(self, record: logging.LogRecord) -> None:
-        if self.records.qsize() < _MAX_QUEUED:
-            self.records.put_nowait(record)
+        if self.records.qsize() >= _MAX_QUEUED:
+            self._dropped += 1
+            return
+        if self._dropped:
+            dropped, self._dropped = self._dropped, 0
+            words = "%d lines were dropped: whatever takes the log away is slower than they came"
+            self.records.put_nowait(self.prepare(_record(__name__, logging.WARNING, words, dropped)))
+        self.records.put_nowait(record)
+
+
+def _record(logger: str, level: int, words: str, *args: object) -> logging.LogRecord:
+    return logging.getLogger(logger).makeRecord(logger, level, __file__, 0, words, args, None)
 
 
 @contextmanager
-def logging_to(config: LogConfig, *, is_foreground: bool, pid: int | None = None) -> Iterator[int | None]:
+def logging_to(config: LogConfig, *, is_foreground: bool, pid: int | None = None) -> Iterator[Log]:
     """Logging works inside the block, and everything logged is written when it ends.
-
-    Yields the descriptor behind it, for what cannot wait for a thread; None where that is none that takes lines.
 
     Args:
         pid: what names the file; None for this process.  All processes of a mount append to one file.
@@ -68,15 +162,15 @@ def logging_to(config: LogConfig, *, is_foreground: bool, pid: int | None = None
     sinks = [sink]
     if not is_foreground and not config.is_off and not _is_stderr(sink):
         sinks.append(_terminal())
-    records: queue.Queue[logging.LogRecord] = queue.Queue()
-    handler = _DroppingQueueHandler(records)
-    listener = logging.handlers.QueueListener(records, *sinks, respect_handler_level=True)
+    handler = _Collector(queue.Queue(), time.perf_counter)
+    listener = logging.handlers.QueueListener(handler.records, *sinks, respect_handler_level=True)
     root.addHandler(handler)
     listener.start()
     try:
-        yield sink.stream.fileno() if isinstance(sink, logging.StreamHandler) else None
+        yield Log(sink)
     finally:
         root.removeHandler(handler)
+        handler.finish()
         listener.stop()
         sink.close()
 
@@ -92,11 +186,22 @@ def _sink(config: LogConfig, pid: int, *, is_foreground: bool) -> logging.Handle
     if config.is_off:
         return logging.NullHandler()
     if config.directory is not None:
-        return _file(config.directory, pid)
-    if not is_foreground:
-        return _syslog() if SYSLOG_SOCKET.exists() else _terminal()
+        sink = _file(config.directory, pid)
+    elif is_foreground:
+        sink = _stderr(config)
+    else:
+        sink = _syslog() if SYSLOG_SOCKET.exists() else _terminal()
+    if config.is_json and not isinstance(sink, JournalHandler):
+        sink.setFormatter(JsonLines())
+    return sink
+
+
+def _stderr(config: LogConfig) -> logging.Handler:
+    has_journal = is_journal(sys.stderr.fileno(), config.journal_stream)
+    if has_journal and not config.is_json and (journal := JournalHandler.connected()) is not None:
+        return journal
     stderr = logging.StreamHandler()
-    stderr.setFormatter(logging.Formatter(_LINE))
+    stderr.setFormatter(TextLines(has_priority=has_journal))
     return stderr
 
 
@@ -108,7 +213,7 @@ def _terminal() -> logging.Handler:
     """Warnings while the parent waits; stderr becomes /dev/null when the mount is ready."""
     stderr = logging.StreamHandler()
     stderr.setLevel(logging.WARNING)
-    stderr.setFormatter(logging.Formatter("s3mount: %(levelname)s: %(message)s"))
+    stderr.setFormatter(TextLines("s3mount: %(levelname)s: %(message)s"))
     stderr.addFilter(lambda record: record.levelno < logging.ERROR)  # the parent prints the error
     return stderr
 
@@ -116,19 +221,23 @@ def _terminal() -> logging.Handler:
 def _syslog() -> logging.Handler:
     handler = logging.handlers.SysLogHandler(str(SYSLOG_SOCKET), logging.handlers.SysLogHandler.LOG_DAEMON)
     handler.ident = f"s3mount[{os.getpid()}]: "
-    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(TextLines("%(levelname)s %(name)s: %(message)s"))
     return handler
+
+
+def _open_file(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, _FILE_MODE)
 
 
 def _file(directory: Path, pid: int) -> logging.Handler:
     path = directory / f"s3mount-{pid}.log"
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, _FILE_MODE))
+        os.close(_open_file(path))
         handler = logging.FileHandler(path)
     except OSError as error:
         raise BadOption(
             f"the log directory {str(directory)!r} cannot be written ({error.strerror}); choose another"
         ) from error
-    handler.setFormatter(logging.Formatter(_LINE))
+    handler.setFormatter(TextLines())
     return handler

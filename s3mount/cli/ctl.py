@@ -15,6 +15,8 @@ from typing import Any
 import click
 
 from s3mount import __version__
+from s3mount.cli import live
+from s3mount.cli.arguments import JSON, MOUNT, PATHS
 from s3mount.cli.client import ask
 from s3mount.cli.display import Display, display_for
 from s3mount.cli.mounts import NOT_THERE, NotThere, locate, ours, socket_path
@@ -31,15 +33,15 @@ _REQUEST_BYTES = 1_000_000
 #: Seconds for a daemon in a list of many.
 _LIST_S = 2.0
 
-MOUNT = click.argument("mount", metavar="MOUNT", type=click.Path())
-PATHS = click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path())
-JSON = click.option("--json", "as_json", is_flag=True, help="Print every event as a line of JSON.")
-
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="s3mountctl")
 def main() -> None:
     """Ask a mount that runs.  MOUNT is its directory, or any path in it; PATHs are relative to it, or absolute."""
+
+
+for _command in (live.stats, live.top, live.log_level):
+    main.add_command(_command)
 
 
 @main.command(short_help="Bring content into the disk cache.")

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -37,6 +38,7 @@ from s3mount.fuse.handshake import background_limit
 from s3mount.fuse.kernel import READ_AHEAD_KIB, READ_AHEAD_RANGE_KIB
 from s3mount.fuse.options import FuseConfig
 from s3mount.limits import this_host
+from s3mount.listening import parse_listen
 from s3mount.logs import LogConfig
 from s3mount.mounter.keeping import kept
 from s3mount.mounter.sdnotify import take_kept
@@ -92,7 +94,10 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
         flag("-f", "--foreground", is_flag=True, help="Stay in the foreground; for services."),
         flag("-d", "--debug", is_flag=True, help="Log more."),
         flag("-l", "--log-directory", type=click.Path(file_okay=False), help="Log to a file in this directory."),
+        flag("--log-json", is_flag=True, help="Log one JSON object a line."),
         flag("--no-log", is_flag=True, help="Log nothing."),
+        flag("--metrics", metavar="ADDRESS:PORT|PATH",
+             help="Serve metrics for Prometheus on an address of this host, or on a Unix socket."),
     ]):  # fmt: skip
         command = option(command)
     return command
@@ -180,7 +185,8 @@ def build_config(
             dir_mode=flags["dir_mode"],
         ),
         fuse=_fuse_config(flags, mount_point, location.label, background_limit(crt.connections)),
-        log=_log_config(flags, mount_point),
+        log=_log_config(flags, mount_point, environ),
+        metrics=None if flags["metrics"] is None else parse_listen(flags["metrics"]),
         runtime_directory=rundir.own_directory(environ),
         has_takeover=not flags["no_takeover"],
         hang_timeout_s=flags["hang_timeout"],
@@ -200,15 +206,17 @@ def _fuse_config(flags: Mapping[str, Any], mount_point: str, label: str, max_bac
     )
 
 
-def _log_config(flags: Mapping[str, Any], mount_point: str) -> LogConfig:
-    if flags["no_log"] and (flags["debug"] or flags["log_directory"]):
-        raise BadOption("--no-log excludes --debug and --log-directory")
+def _log_config(flags: Mapping[str, Any], mount_point: str, environ: Mapping[str, str]) -> LogConfig:
+    if flags["no_log"] and (flags["debug"] or flags["log_directory"] or flags["log_json"]):
+        raise BadOption("--no-log excludes --debug, --log-directory and --log-json")
+    stream = environ.get("JOURNAL_STREAM", "")
+    config = LogConfig(None, flags["debug"], flags["no_log"], is_json=flags["log_json"], journal_stream=stream)
     if flags["log_directory"] is None:
-        return LogConfig(None, is_debug=flags["debug"], is_off=flags["no_log"])
+        return config
     directory = Path(os.path.realpath(flags["log_directory"]))
     if directory.is_relative_to(mount_point):
         raise BadOption(f"the log directory {str(directory)!r} lies inside the mount point; choose another")
-    return LogConfig(directory, is_debug=flags["debug"])
+    return replace(config, directory=directory)
 
 
 def _fail(error: S3MountError) -> NoReturn:

@@ -71,6 +71,7 @@ def _introduce(channel: Channel, config: MountConfig, command: Command) -> list[
         is_debug=config.log.is_debug,
         is_log_off=config.log.is_off,
         hang_timeout_s=config.hang_timeout_s,
+        is_log_json=config.log.is_json,
     )
     kept = command.kept
     if kept is None:
@@ -87,9 +88,9 @@ def _serve(
     config: MountConfig, parent: background.Pipe | NoParent, keeper: Keeper, log_pid: int, *, is_foreground: bool
 ) -> int:
     try:
-        with logging_to(config.log, is_foreground=is_foreground, pid=log_pid) as descriptor:
+        with logging_to(config.log, is_foreground=is_foreground, pid=log_pid) as log_sink:
             try:
-                runtime.run(config, parent, keeper, descriptor)
+                runtime.run(config, parent, keeper, log_sink)
             except S3MountError as error:
                 log.log(logging.ERROR, "%s", exits.line_for(error))
                 raise

@@ -74,9 +74,9 @@ def is_small(size: int, part_size: int) -> bool:
 
 @dataclass(frozen=True)
 class PlannerStatistics:
-    """Streams that are told apart, jumps of all readers, and whether the object is fetched whole."""
+    """Bytes planned ahead of each stream that is told apart, jumps of all readers, and whether it is fetched whole."""
 
-    streams: int
+    ahead: list[int]
     starts: int
     is_whole: bool
 
@@ -243,7 +243,7 @@ class Planner:
 
     def statistics(self) -> PlannerStatistics:
         """A snapshot of the counters."""
-        return PlannerStatistics(len(self._streams), self._streams.starts, self._whole is not None)
+        return PlannerStatistics(self._streams.ahead(), self._streams.starts, self._whole is not None)
 
     def check_invariants(self) -> None:
         """Raises ValueError when there are too many streams, or one lies outside the object."""

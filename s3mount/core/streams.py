@@ -75,6 +75,10 @@ class StreamTable:
         """What the streams went through."""
         return [ByteRange(stream.start, stream.frontier) for stream in self._streams]
 
+    def ahead(self) -> list[int]:
+        """Bytes that are planned beyond the end of the furthest read, of each stream."""
+        return [max(0, stream.reach - stream.frontier) for stream in self._streams]
+
     def side_by_side(self) -> int:
         """Bytes that the last `MAX_STREAMS` runs went through; 0 unless several readers take turns."""
         return sum(stream.advanced for stream in self._streams) if self._gap >= _SEVERAL else 0

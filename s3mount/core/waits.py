@@ -101,6 +101,11 @@ class WaitLedger:
         self._transfer += last - first
         self._loop += until - last
 
+    def merge(self, other: "WaitLedger") -> None:
+        """Add what another ledger has."""
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
     def seconds(self) -> WaitSeconds:
         """The sums so far."""
         return WaitSeconds(

@@ -20,13 +20,17 @@ import trio
 from s3mount.config import MountConfig
 from s3mount.daemon import mountpoint, stacks
 from s3mount.daemon.allocator import keep_memory
+from s3mount.daemon.commands import Commands, signals_heeded
 from s3mount.daemon.desk import desk_of
 from s3mount.daemon.keeper import Keeper
+from s3mount.daemon.metering import meter_of
+from s3mount.daemon.telemetry import Telemetry
 from s3mount.daemon.verbs import verbs_of
 from s3mount.daemon.wiring import Components, components
 from s3mount.errors import MountNotAnswering, sole_cause
 from s3mount.fuse import device, kernel, session
 from s3mount.fuse.mountinfo import FILE_SYSTEM_TYPE, mounted_on
+from s3mount.logs import Log
 
 log = logging.getLogger(__name__)
 
@@ -48,11 +52,11 @@ class Readiness(Protocol):
         ...
 
 
-def run(config: MountConfig, readiness: Readiness, keeper: Keeper, log_descriptor: int | None = None) -> None:
+def run(config: MountConfig, readiness: Readiness, keeper: Keeper, own_log: Log) -> None:
     """Serve one mount until it is unmounted or a signal asks to stop.
 
     Args:
-        log_descriptor: where stacks are dumped; None if the log has none.
+        own_log: of this process.
 
     Raises:
         StartupError, StoreError: the mount could not be made; nothing stays mounted.
@@ -61,47 +65,46 @@ def run(config: MountConfig, readiness: Readiness, keeper: Keeper, log_descripto
         mountpoint.check(config.fuse)
     keep_memory(config.read.budget_bytes)
     try:
-        trio.run(_run, config, readiness, keeper, log_descriptor)
+        trio.run(_run, config, readiness, keeper, own_log)
     except BaseExceptionGroup as group:
         raise sole_cause(group) from group
 
 
-async def _run(config: MountConfig, readiness: Readiness, keeper: Keeper, log_descriptor: int | None) -> None:
+async def _run(config: MountConfig, readiness: Readiness, keeper: Keeper, own_log: Log) -> None:
     mount_point = config.fuse.mount_point
     async with components(config, keeper) as parts:
         if keeper.region is None:
             gc.collect()
         gc.freeze()  # botocore's models are 300,000 objects that no later collection need look at
+        telemetry = Telemetry(config, parts)
         with (
-            trio.open_signal_receiver(*_stop_signals()) as signals,
-            stacks.dumped(log_descriptor) as dumps,
+            trio.open_signal_receiver(*signals_heeded()) as signals,
+            stacks.dumped(own_log.descriptor) as dumps,
+            meter_of(config.metrics, telemetry.stats, is_first=keeper.region is None) as meter,
             session.mounted(parts.operations, config.fuse, keeper.connect),
-            desk_of(config, verbs_of(config, parts, keeper)) as desk,
+            desk_of(config, verbs_of(config, parts, keeper, telemetry, own_log)) as desk,
         ):
+            commands = Commands(parts.filesystem, own_log)
             # A later daemon is started with them blocked.
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, [*_stop_signals(), stacks.SIGNAL])
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [*signals_heeded(), stacks.SIGNAL])
             was_handed_over = False
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(desk.serve)
+                nursery.start_soon(meter.serve)
                 nursery.start_soon(_announce, config, readiness, keeper, parts)
                 nursery.start_soon(keeper.watch, parts.boundary)
                 nursery.start_soon(stacks.report, dumps, parts.statistics)
-                nursery.start_soon(_stop_on_signal, signals, mount_point, parts, nursery, keeper)
+                nursery.start_soon(_stop_on_signal, commands, signals, mount_point, parts, nursery, keeper)
                 with keeper.patience:
                     await session.serve()
                 desk.close()
+                meter.close()
                 was_handed_over = await keeper.hand_over()
                 await desk.finish()
                 nursery.cancel_scope.cancel()
             keeper.stopping()
             parts.notifier.close()
         _log_summary(parts, "handed over" if was_handed_over else "unmounted")
-
-
-def _stop_signals() -> list[signal.Signals]:
-    """A closed terminal must not leave a dead mount, but what nohup ignores stays ignored."""
-    hangup = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
-    return [signal.SIGINT, signal.SIGTERM, *hangup]
 
 
 async def _announce(config: MountConfig, readiness: Readiness, keeper: Keeper, parts: Components) -> None:
@@ -134,19 +137,25 @@ async def _announce(config: MountConfig, readiness: Readiness, keeper: Keeper, p
 
 
 async def _stop_on_signal(
-    signals: AsyncIterator[int], mount_point: str, parts: Components, nursery: trio.Nursery, keeper: Keeper
+    commands: Commands,
+    signals: AsyncIterator[int],
+    mount_point: str,
+    parts: Components,
+    nursery: trio.Nursery,
+    keeper: Keeper,
 ) -> None:
-    async for number in signals:
-        keeper.stopping()
-        log.info("stopping on %s", signal.Signals(number).name)
-        with trio.move_on_after(_UNMOUNT_S):
-            await trio.to_thread.run_sync(device.unmount, mount_point, abandon_on_cancel=True)
-        if parts.writing is not None:
-            await parts.writing.finish()
-        with trio.move_on_after(_GRACE_S):
-            await parts.boundary.wait_idle(_QUIET_S)
-        nursery.cancel_scope.cancel()
+    number = await commands.until_stop(signals)
+    if number is None:
         return
+    keeper.stopping()
+    log.info("stopping on %s", number.name)
+    with trio.move_on_after(_UNMOUNT_S):
+        await trio.to_thread.run_sync(device.unmount, mount_point, abandon_on_cancel=True)
+    if parts.writing is not None:
+        await parts.writing.finish()
+    with trio.move_on_after(_GRACE_S):
+        await parts.boundary.wait_idle(_QUIET_S)
+    nursery.cancel_scope.cancel()
 
 
 def _log_summary(parts: Components, end: str) -> None:

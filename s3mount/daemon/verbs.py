@@ -13,22 +13,33 @@ from s3mount.config import MountConfig
 from s3mount.core.keys import SEPARATOR, is_text
 from s3mount.daemon.control import Arguments, Talk, Verb
 from s3mount.daemon.keeper import Keeper
+from s3mount.daemon.telemetry import Telemetry
 from s3mount.daemon.wiring import Components
 from s3mount.errors import BadOption
 from s3mount.fs.emptying import Emptier
 from s3mount.fs.filesystem import S3FileSystem
 from s3mount.fs.selection import Selector
 from s3mount.fs.warming import Warmer
+from s3mount.logs import LEVELS, Log
 
 Facts = dict[str, object]
 
+#: Files and openers that are told, if the client does not say, and at most.
+_TOP = 20
+_MAX_TOP = 1000
 
-def verbs_of(config: MountConfig, parts: Components, keeper: Keeper) -> dict[str, Verb]:
+
+def verbs_of(
+    config: MountConfig, parts: Components, keeper: Keeper, telemetry: Telemetry, own_log: Log
+) -> dict[str, Verb]:
     """Everything that this daemon does on demand."""
     verbs: dict[str, Verb] = {
         "status": _status(config),
         "refresh": _refresh(parts.filesystem),
         "restart": _restart(keeper),
+        "stats": _stats(telemetry),
+        "top": _top(telemetry),
+        "log-level": _log_level(own_log),
     }
     if parts.inventory is None or parts.warmer is None:
         return verbs | dict.fromkeys(("warm", "evict", "cache", "verify"), _no_cache)
@@ -83,6 +94,35 @@ def _restart(keeper: Keeper) -> Verb:
         return {"failed": 0}
 
     return restart
+
+
+def _stats(telemetry: Telemetry) -> Verb:
+    async def stats(args: Arguments, talk: Talk) -> Facts:
+        return telemetry.stats() | {"failed": 0}
+
+    return stats
+
+
+def _top(telemetry: Telemetry) -> Verb:
+    async def top(args: Arguments, talk: Talk) -> Facts:
+        n = args.get("n", _TOP)
+        if not isinstance(n, int) or not 0 < n <= _MAX_TOP:
+            raise BadOption(f"n must be a number from 1 to {_MAX_TOP}")
+        return telemetry.top(n) | {"failed": 0}
+
+    return top
+
+
+def _log_level(own_log: Log) -> Verb:
+    async def log_level(args: Arguments, talk: Talk) -> Facts:
+        level = args.get("level")
+        if level is not None:
+            if level not in LEVELS:
+                raise BadOption(f"a log level is one of {', '.join(LEVELS)}")
+            own_log.level = level
+        return {"level": own_log.level, "failed": 0}
+
+    return log_level
 
 
 def _warm(warmer: Warmer) -> Verb:

@@ -28,11 +28,13 @@ from s3mount.fs.versions import VersionCheck
 from s3mount.fs.waits import ReaderWaits
 from s3mount.fs.warming import Warmer
 from s3mount.fuse.boundary import Boundary
+from s3mount.fuse.callers import Callers
 from s3mount.fuse.notify import ThreadNotifier
 from s3mount.fuse.operations import Operations
 from s3mount.fuse.quarantine import Quarantine
 from s3mount.fuse.writing import WritingOperations
 from s3mount.limits import MemoryUse
+from s3mount.store.attempts import Attempts
 from s3mount.store.catalogue import SplitCatalogue
 from s3mount.store.connect import Connection, connect
 from s3mount.store.guarded import GuardedStore
@@ -62,6 +64,8 @@ class Components:
     inventory: Inventory | None
     warmer: Warmer | None
     writing: Writing | None
+    waits: ReaderWaits
+    patient: PatientStore
 
     @property
     def statistics(self) -> dict[str, Callable[[], object]]:
@@ -69,12 +73,21 @@ class Components:
         return {
             "calls": self.boundary.statistics,
             "file system": self.filesystem.statistics,
+            "callers": self.boundary.callers.statistics,
             "requests": self.store.statistics,
+            "retries": self.patient.statistics,
             "read budget": self.budget.statistics,
             "memory": self.watch.statistics,
             "notifications": self.notifier.statistics,
             **({} if self.writing is None else self.writing.statistics),
+            **({} if self.disk is None else {"disk cache": self.disk.statistics}),
         }
+
+    @property
+    def attempts(self) -> tuple[Attempts, ...]:
+        """Whatever sends requests to S3."""
+        writer = () if self.writing is None else (self.writing.attempts,)
+        return (self.store.attempts, *writer)
 
 
 @asynccontextmanager
@@ -124,7 +137,8 @@ async def components(config: MountConfig, keeper: Keeper) -> AsyncIterator[Compo
             owner=replace(config.owner, directory_mtime_s=keeper.started_s),
             give_back=trim,
         )
-        boundary = Boundary(config.patience.total_s + _NAMING_S, keeper.marks)
+        callers = Callers(filesystem.key_of)
+        boundary = Boundary(config.patience.total_s + _NAMING_S, keeper.marks, callers)
         writes = await _writing(config, Shared(connection, store, budget, nursery, filesystem.tree, disk))
         operations = _operations(filesystem, boundary, writes)
         quarantine = Quarantine(operations, keeper.marks, filesystem)
@@ -133,7 +147,7 @@ async def components(config: MountConfig, keeper: Keeper) -> AsyncIterator[Compo
         on_demand = _on_demand(config, store, resolver, disk, budget)
         yield Components(
             operations, boundary, filesystem, notifier, guarded, budget, disk, watch, connection.region, *on_demand,
-            writes,
+            writes, waits, store,
         )  # fmt: skip
         await _end(writes, nursery)
 

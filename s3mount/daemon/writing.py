@@ -27,6 +27,7 @@ from s3mount.fs.spooled import SpoolTools
 from s3mount.fs.tree import Tree
 from s3mount.fs.write_room import WriteRoom
 from s3mount.fs.written import WrittenInodes
+from s3mount.store.attempts import Attempts
 from s3mount.store.connect import Connection
 from s3mount.store.crt_writer import CrtWriter
 from s3mount.store.guarded_writer import GuardedWriter, WriteGuardConfig
@@ -49,14 +50,25 @@ _MANY = 5
 
 
 class Writing:
-    """Everything that writes."""
+    """Everything that writes.
+
+    Attributes:
+        attempts: its requests.
+        statistics: what counts, by a name for the log.
+    """
 
     def __init__(
-        self, files: FileWrites, names: Namespace, drafts: Drafts, statistics: dict[str, Callable[[], object]]
+        self,
+        files: FileWrites,
+        names: Namespace,
+        drafts: Drafts,
+        attempts: Attempts,
+        statistics: dict[str, Callable[[], object]],
     ) -> None:
         self.files = files
         self.names = names
         self._drafts = drafts
+        self.attempts = attempts
         self.statistics = statistics
 
     @property
@@ -154,4 +166,4 @@ def writing(mount: MountConfig, shared: Shared) -> Writing:
         "write memory": room.statistics,
         "local names": shared.tree.cache.local.statistics,
     }
-    return Writing(files, names, drafts, statistics)
+    return Writing(files, names, drafts, guarded.attempts, statistics)

@@ -231,7 +231,9 @@ class BlockStore:
 
     def statistics(self) -> BlockStatistics:
         """A snapshot of the counters."""
-        return BlockStatistics(len(self._objects), **self._shelf.statistics())
+        windows = self._objects.windows()
+        ahead = len(windows), sum(windows), max(windows, default=0)
+        return BlockStatistics(len(self._objects), *ahead, **self._shelf.statistics())
 
     def check_invariants(self) -> None:
         """Raises ValueError when chunks overlap, or are filed where they do not belong."""

@@ -286,10 +286,15 @@ class S3FileSystem:
 
     def name_of(self, ino: int) -> str:
         """The key of an inode, quoted; its number when it is not known."""
+        key = self.key_of(ino)
+        return f"inode {ino}" if key is None else repr(key)
+
+    def key_of(self, ino: int) -> str | None:
+        """The key of an inode; None when it is not known."""
         try:
-            return repr(self._inodes.get(ino).key)
+            return self._inodes.get(ino).key
         except StaleInode:
-            return f"inode {ino}"
+            return None
 
     # -- parts ----------------------------------------------------------------------------------
 

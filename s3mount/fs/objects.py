@@ -110,6 +110,12 @@ class OpenObjects:
             if len(self._remembered) > MAX_REMEMBERED:
                 self._remembered.popitem(last=False)
 
+    def windows(self) -> list[int]:
+        """Bytes that are planned ahead of each reader that has any, of all objects that are not small."""
+        planners = (opened.planner for opened in self)
+        ahead = [window for each in planners if isinstance(each, Planner) for window in each.statistics().ahead]
+        return [window for window in ahead if window]
+
     def __iter__(self) -> Iterator[OpenObject]:
         return iter(self._objects.values())
 

@@ -35,9 +35,16 @@ class ShelfStatistics(TypedDict):
 
 @dataclass(frozen=True)
 class BlockStatistics:
-    """Objects open, chunks in flight and held, bytes of both, and bytes nobody read."""
+    """Objects open, chunks in flight and held, bytes of both, and bytes nobody read.
+
+    Attributes:
+        windows, window_bytes, widest_bytes: readers that are read ahead for, how far in all, and the furthest.
+    """
 
     objects: int
+    windows: int
+    window_bytes: int
+    widest_bytes: int
     pending: int
     ready: int
     held_bytes: int

@@ -20,6 +20,8 @@ import pyfuse3
 import trio
 
 from s3mount import errors
+from s3mount.fuse.call_clock import CallClock, OperationStatistics, WaitingCall
+from s3mount.fuse.callers import Callers
 from s3mount.fuse.marks import CODES, CallMarks
 
 log = logging.getLogger(__name__)
@@ -85,26 +87,31 @@ class Boundary:
     Args:
         deadline_s: total time of one call of the kernel.
         marks: where the next daemon sees what this one was handling when it died.
+        callers: who has what open.
     """
 
-    def __init__(self, deadline_s: float, marks: CallMarks | None = None) -> None:
+    def __init__(self, deadline_s: float, marks: CallMarks | None = None, callers: Callers | None = None) -> None:
         self._deadline_s = deadline_s
         self._marks = CallMarks() if marks is None else marks
+        self.callers = Callers() if callers is None else callers
+        self._clock = CallClock()
         self._answers: Counter[str] = Counter()
         self._guards: dict[str, _Guard] = {}
         self._in_flight = 0
         self._is_idle = trio.Event()
 
-    def guard(self, operation: str, subject: int = 0, name: int = 0, offset: int = 0) -> "_Guard":
+    def guard(self, operation: str, subject: int = 0, name: int = 0, offset: int = 0, *, pid: int = 0) -> "_Guard":
         """A context manager that lets only FUSEError out; trio's cancellation passes untouched.
 
         Args:
             subject, name, offset: see `Call`.  Enter it before anything is awaited.
+            pid: the thread that calls, where no handle says that.
         """
         guard = self._guards.get(operation)
         if guard is None:
-            guard = self._guards[operation] = _Guard(self, operation)
+            guard = self._guards[operation] = _Guard(self, operation, self._clock)
         self._marks.begin(guard.code, subject, name, offset)
+        self._clock.begin(operation, subject, pid)
         return guard
 
     @contextmanager
@@ -117,9 +124,12 @@ class Boundary:
     def waiting(self) -> Iterator[None]:
         """What may wait waits inside this, be it for a disk; `limit` goes inside it, where S3 may be asked."""
         slot = self._marks.keep()
+        call = self._clock.wait()
         try:
-            yield
+            with self.callers.waiting(call.subject, call.pid):
+                yield
         finally:
+            self._clock.resume(call)
             self._marks.leave(slot)
 
     def limit(self) -> AbstractContextManager[trio.CancelScope]:
@@ -159,10 +169,11 @@ class Boundary:
 
     def _reply(self, operation: str, error: errors.S3MountError) -> pyfuse3.FUSEError:
         answer = answer_for(error)
+        name = errno.errorcode[answer.errno]
         if not error.logged:
             error.logged = True
-            log.log(answer.level, "%s: %s: %s", operation, errno.errorcode[answer.errno], error)
-        self._answers[errno.errorcode[answer.errno]] += 1
+            log.log(answer.level, "%s: %s: %s", operation, name, error, extra={"call": operation, "errno": name})
+        self._count(operation, name)
         return pyfuse3.FUSEError(answer.errno)
 
     def _reply_to_bug(self, operation: str, bug: Exception) -> pyfuse3.FUSEError:
@@ -170,8 +181,12 @@ class Boundary:
         if isinstance(inner, errors.S3MountError):
             return self._reply(operation, inner)
         log.error("%s: EIO: a bug in s3mount, please report it", operation, exc_info=inner)
-        self._answers["EIO"] += 1
+        self._count(operation, "EIO")
         return pyfuse3.FUSEError(errno.EIO)
+
+    def _count(self, operation: str, errno_name: str) -> None:
+        self._answers[errno_name] += 1
+        self._clock.failed(operation, errno_name)
 
     async def wait_idle(self, quiet_s: float = 0.0) -> None:
         """Until no call is being answered, and none was for a while: an open that was answered brings a read.
@@ -192,11 +207,20 @@ class Boundary:
         """Calls answered, by errno name; "ok" for the good ones."""
         return dict(self._answers)
 
+    def operations(self) -> dict[str, OperationStatistics]:
+        """Of each operation that the kernel called."""
+        return self._clock.statistics()
+
+    def waiting_calls(self) -> list[tuple[WaitingCall, float]]:
+        """Calls that wait, and for how many seconds, the oldest first."""
+        return self._clock.waiting()
+
     def check_invariants(self) -> None:
         """Raises ValueError when more calls ended than began."""
         if self._in_flight < 0:
             raise ValueError("more calls ended than began")
-        self._marks.check_invariants()
+        for part in (self._marks, self._clock, self.callers):
+            part.check_invariants()
 
 
 class _Guard:
@@ -206,11 +230,13 @@ class _Guard:
     `leave` turns any Exception into FUSEError.
     """
 
-    __slots__ = ("_boundary", "_operation", "code")
+    __slots__ = ("_boundary", "_clock", "_operation", "_timed", "code")
 
-    def __init__(self, boundary: Boundary, operation: str) -> None:
+    def __init__(self, boundary: Boundary, operation: str, clock: CallClock) -> None:
         self._boundary = boundary
         self._operation = operation
+        self._clock = clock
+        self._timed = clock.operation(operation)
         self.code = CODES[operation]
 
     def __enter__(self) -> None:
@@ -219,5 +245,6 @@ class _Guard:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> Literal[False]:
+        self._clock.end(self._timed)
         self._boundary.leave(self._operation, error)
         return False

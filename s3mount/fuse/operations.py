@@ -31,6 +31,7 @@ class Operations(pyfuse3.Operations):
         super().__init__()
         self._fs = filesystem
         self._boundary = boundary
+        self._callers = boundary.callers
         #: Called once, when libfuse has its INIT message and before anything else is read from the kernel.
         self.on_init: Callable[[], None] = lambda: None
 
@@ -40,7 +41,7 @@ class Operations(pyfuse3.Operations):
     async def lookup(
         self, parent_inode: InodeT, name: FileNameT, ctx: pyfuse3.RequestContext | None = None
     ) -> pyfuse3.EntryAttributes:
-        with self._boundary.guard("lookup", parent_inode, zlib.crc32(name)):
+        with self._boundary.guard("lookup", parent_inode, zlib.crc32(name), pid=_pid(ctx)):
             attrs = self._fs.lookup_nowait(parent_inode, name)
             if attrs is None:
                 with self._boundary.deadline():
@@ -53,7 +54,7 @@ class Operations(pyfuse3.Operations):
             self._fs.forget(list(inode_list))
 
     async def getattr(self, inode: InodeT, ctx: pyfuse3.RequestContext | None = None) -> pyfuse3.EntryAttributes:
-        with self._boundary.guard("getattr", inode):
+        with self._boundary.guard("getattr", inode, pid=_pid(ctx)):
             attrs = self._fs.getattr_nowait(inode)
             if attrs is None:
                 with self._boundary.deadline():
@@ -61,16 +62,16 @@ class Operations(pyfuse3.Operations):
             return to_entry(attrs)
 
     async def access(self, inode: InodeT, mode: pyfuse3.ModeT, ctx: pyfuse3.RequestContext) -> bool:
-        with self._boundary.guard("access", inode), self._boundary.deadline():
+        with self._boundary.guard("access", inode, pid=ctx.pid), self._boundary.deadline():
             return permits(await self._fs.getattr(inode), mode, ctx.uid, ctx.gid)
 
     async def opendir(self, inode: InodeT, ctx: pyfuse3.RequestContext) -> FileHandleT:
-        with self._boundary.guard("opendir", inode):
+        with self._boundary.guard("opendir", inode, pid=_pid(ctx)):
             handle = self._fs.opendir_nowait(inode)
             if handle is None:
                 with self._boundary.deadline():
                     handle = await self._fs.opendir(inode)
-            return FileHandleT(handle)
+            return FileHandleT(self._callers.opened(handle, inode, _pid(ctx), is_file=False))
 
     async def readdir(self, fh: FileHandleT, start_id: int, token: pyfuse3.ReaddirToken) -> None:
         def emit(name: bytes, attrs: FileAttrs, next_id: int) -> bool:
@@ -83,15 +84,19 @@ class Operations(pyfuse3.Operations):
 
     async def releasedir(self, fh: FileHandleT) -> None:
         with self._boundary.guard("releasedir", fh):
-            self._fs.releasedir(fh)
+            self._fs.releasedir(self._callers.closed(fh))
 
     async def open(self, inode: InodeT, flags: FlagT, ctx: pyfuse3.RequestContext) -> pyfuse3.FileInfo:
-        with self._boundary.guard("open", inode):
+        with self._boundary.guard("open", inode, pid=_pid(ctx)):
             handle = self._fs.open_nowait(inode, is_plain=not flags & os.O_DIRECT)
             if handle is None:
                 with self._boundary.deadline():
                     handle = await self._fs.open(inode, revalidate=bool(flags & os.O_DIRECT))
-            return pyfuse3.FileInfo(fh=FileHandleT(handle), direct_io=False, keep_cache=True)
+            return self._opened(handle, inode, ctx)
+
+    def _opened(self, handle: int, inode: InodeT, ctx: pyfuse3.RequestContext) -> pyfuse3.FileInfo:
+        fh = FileHandleT(self._callers.opened(handle, inode, _pid(ctx)))
+        return pyfuse3.FileInfo(fh=fh, direct_io=False, keep_cache=True)
 
     async def read(self, fh: FileHandleT, off: int, size: int) -> bytes:
         with self._boundary.guard("read", fh, 0, off):
@@ -99,12 +104,17 @@ class Operations(pyfuse3.Operations):
             if content is None:
                 with self._boundary.waiting():
                     content = await self._fs.read(fh, off, size, self._boundary.limit)
-            return content  # type: ignore[return-value]  # any buffer will do
+            return self._callers.delivered(fh, content)  # type: ignore[return-value]  # any buffer will do
 
     async def release(self, fh: FileHandleT) -> None:
         with self._boundary.guard("release", fh):
-            self._fs.release(fh)
+            self._fs.release(self._callers.closed(fh))
 
     async def statfs(self, ctx: pyfuse3.RequestContext) -> pyfuse3.StatvfsData:
         with self._boundary.guard("statfs"):
             return statfs(MAX_KEY_BYTES)
+
+
+def _pid(ctx: pyfuse3.RequestContext | None) -> int:
+    """The thread that calls; 0 where there is none."""
+    return 0 if ctx is None else ctx.pid

@@ -41,24 +41,24 @@ class WritingOperations(Operations):
     async def open(self, inode: InodeT, flags: FlagT, ctx: RequestContext) -> pyfuse3.FileInfo:
         if not flags & _WRITING:
             if not self._files.is_settled(inode):
-                with self._boundary.guard("open", inode), self._boundary.waiting():
+                with self._boundary.guard("open", inode, pid=ctx.pid), self._boundary.waiting():
                     await self._files.settle(inode)
             return await super().open(inode, flags, ctx)
-        with self._boundary.guard("open", inode), self._boundary.deadline():
+        with self._boundary.guard("open", inode, pid=ctx.pid), self._boundary.deadline():
             handle = await self._files.open(inode, _opening(flags), ctx.pid)
-            return _info(handle)
+            return self._opened(handle, inode, ctx)
 
     async def create(
         self, parent_inode: InodeT, name: FileNameT, mode: ModeT, flags: FlagT, ctx: RequestContext
     ) -> tuple[pyfuse3.FileInfo, pyfuse3.EntryAttributes]:
-        with self._boundary.guard("create", parent_inode, zlib.crc32(name)), self._boundary.deadline():
+        with self._boundary.guard("create", parent_inode, zlib.crc32(name), pid=ctx.pid), self._boundary.deadline():
             handle, attrs = await self._files.create(parent_inode, name, _opening(flags), mode, ctx.pid)
-            return _info(handle), to_entry(attrs)
+            return self._opened(handle, InodeT(attrs.ino), ctx), to_entry(attrs)
 
     async def mknod(
         self, parent_inode: InodeT, name: FileNameT, mode: ModeT, rdev: int, ctx: RequestContext
     ) -> pyfuse3.EntryAttributes:
-        with self._boundary.guard("mknod", parent_inode, zlib.crc32(name)), self._boundary.waiting():
+        with self._boundary.guard("mknod", parent_inode, zlib.crc32(name), pid=ctx.pid), self._boundary.waiting():
             if not stat.S_ISREG(mode):
                 raise pyfuse3.FUSEError(errno.EPERM)
             handle, attrs = await self._files.create(parent_inode, name, Opening(is_exclusive=True), mode, ctx.pid)
@@ -82,7 +82,7 @@ class WritingOperations(Operations):
 
     async def release(self, fh: FileHandleT) -> None:
         with self._boundary.guard("release", fh):
-            if not self._files.release_nowait(fh):
+            if not self._files.release_nowait(self._callers.closed(fh)):
                 with self._boundary.waiting():
                     await self._files.release(fh)
 
@@ -94,7 +94,7 @@ class WritingOperations(Operations):
         fh: FileHandleT | None,
         ctx: RequestContext,
     ) -> pyfuse3.EntryAttributes:
-        with self._boundary.guard("setattr", inode), self._boundary.waiting():
+        with self._boundary.guard("setattr", inode, pid=ctx.pid), self._boundary.waiting():
             if fields.update_size:
                 await self._files.truncate(inode, attr.st_size)
             shown = Shown(
@@ -110,15 +110,15 @@ class WritingOperations(Operations):
     async def mkdir(
         self, parent_inode: InodeT, name: FileNameT, mode: ModeT, ctx: RequestContext
     ) -> pyfuse3.EntryAttributes:
-        with self._boundary.guard("mkdir", parent_inode, zlib.crc32(name)), self._boundary.waiting():
+        with self._boundary.guard("mkdir", parent_inode, zlib.crc32(name), pid=ctx.pid), self._boundary.waiting():
             return to_entry(await self._names.mkdir(parent_inode, name, stat.S_IMODE(mode)))
 
     async def rmdir(self, parent_inode: InodeT, name: FileNameT, ctx: RequestContext) -> None:
-        with self._boundary.guard("rmdir", parent_inode, zlib.crc32(name)), self._boundary.waiting():
+        with self._boundary.guard("rmdir", parent_inode, zlib.crc32(name), pid=ctx.pid), self._boundary.waiting():
             await self._names.rmdir(parent_inode, name)
 
     async def unlink(self, parent_inode: InodeT, name: FileNameT, ctx: RequestContext) -> None:
-        with self._boundary.guard("unlink", parent_inode, zlib.crc32(name)), self._boundary.waiting():
+        with self._boundary.guard("unlink", parent_inode, zlib.crc32(name), pid=ctx.pid), self._boundary.waiting():
             await self._names.unlink(parent_inode, name)
 
     async def rename(
@@ -130,7 +130,10 @@ class WritingOperations(Operations):
         flags: FlagT,
         ctx: RequestContext,
     ) -> None:
-        with self._boundary.guard("rename", parent_inode_old, zlib.crc32(name_old)), self._boundary.waiting():
+        with (
+            self._boundary.guard("rename", parent_inode_old, zlib.crc32(name_old), pid=ctx.pid),
+            self._boundary.waiting(),
+        ):
             if flags & ~pyfuse3.RENAME_NOREPLACE:
                 raise pyfuse3.FUSEError(errno.EINVAL)
             may_replace = not flags & pyfuse3.RENAME_NOREPLACE
@@ -139,17 +142,20 @@ class WritingOperations(Operations):
     async def link(
         self, inode: InodeT, new_parent_inode: InodeT, new_name: FileNameT, ctx: RequestContext
     ) -> pyfuse3.EntryAttributes:
-        with self._boundary.guard("link", new_parent_inode, zlib.crc32(new_name)), self._boundary.waiting():
+        with (
+            self._boundary.guard("link", new_parent_inode, zlib.crc32(new_name), pid=ctx.pid),
+            self._boundary.waiting(),
+        ):
             return to_entry(await self._names.link(inode, new_parent_inode, new_name))
 
     async def symlink(
         self, parent_inode: InodeT, name: FileNameT, target: FileNameT, ctx: RequestContext
     ) -> pyfuse3.EntryAttributes:
-        with self._boundary.guard("symlink", parent_inode, zlib.crc32(name)), self._boundary.waiting():
+        with self._boundary.guard("symlink", parent_inode, zlib.crc32(name), pid=ctx.pid), self._boundary.waiting():
             return to_entry(await self._names.symlink(parent_inode, name, target))
 
     async def readlink(self, inode: InodeT, ctx: RequestContext) -> FileNameT:
-        with self._boundary.guard("readlink", inode), self._boundary.deadline():
+        with self._boundary.guard("readlink", inode, pid=ctx.pid), self._boundary.deadline():
             return FileNameT(await self._names.readlink(inode))
 
     async def fsyncdir(self, fh: FileHandleT, datasync: bool) -> None:
@@ -165,7 +171,3 @@ def _opening(flags: int) -> Opening:
         is_truncating=bool(flags & os.O_TRUNC),
         is_exclusive=bool(flags & os.O_EXCL),
     )
-
-
-def _info(handle: int) -> pyfuse3.FileInfo:
-    return pyfuse3.FileInfo(fh=FileHandleT(handle), direct_io=False, keep_cache=True)

@@ -34,14 +34,16 @@ def main(fd: int, pid: int) -> int:
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     hello = Hello(**message.facts)
     directory = None if hello.log_directory is None else Path(hello.log_directory)
-    config = LogConfig(directory, is_debug=hello.is_debug, is_off=hello.is_log_off)
+    stream = os.environ.get("JOURNAL_STREAM", "")
+    config = LogConfig(directory, hello.is_debug, hello.is_log_off, is_json=hello.is_log_json, journal_stream=stream)
     crew = Crew(hello, message.descriptors, Offspring(pid, channel), time.perf_counter)
-    mounter = Mounter(hello, crew, ServiceManager(os.environ.get("NOTIFY_SOCKET")))
+    manager = ServiceManager(os.environ.get("NOTIFY_SOCKET"))
     try:
-        with logging_to(config, is_foreground=hello.is_foreground):
-            return mounter.run()
+        with logging_to(config, is_foreground=hello.is_foreground) as log:
+            return Mounter(hello, crew, manager, log).run()
     except BadOption:  # the daemon says it, and ends
-        return mounter.run()
+        with logging_to(LogConfig(None, is_off=True), is_foreground=hello.is_foreground) as log:
+            return Mounter(hello, crew, manager, log).run()
 
 
 def end_as(code: int) -> None:

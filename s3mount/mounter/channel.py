@@ -51,7 +51,7 @@ class Hello:
     Attributes:
         arguments: of the command, for the next daemon; with `directory`, against which they are resolved.
         mount_point: as it was resolved before anything was mounted there.
-        log_directory, is_debug, is_log_off: as `LogConfig`.
+        log_directory, is_debug, is_log_off, is_log_json: as `LogConfig`.
         hang_timeout_s: 0 for never.
     """
 
@@ -63,6 +63,7 @@ class Hello:
     is_debug: bool
     is_log_off: bool
     hang_timeout_s: float
+    is_log_json: bool = False
 
 
 class Message(NamedTuple):

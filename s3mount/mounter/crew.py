@@ -183,6 +183,11 @@ class Crew:
         daemon.tell("take over", self.memories, hello=vars(self._hello), facts=self.facts)
         return daemon
 
+    def hand_on(self, number: int) -> None:
+        """A signal for the one that serves, as soon as it knows what to do with it."""
+        if self.serving is not None and self.serving.serving_since is not None:
+            self.serving.send(number)
+
     def stop(self, number: int) -> None:
         """Hand a signal on to the one that serves; nobody follows it."""
         self.drop_standby()

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from s3mount.logs import close_stderr
+from s3mount.logs import Log, close_stderr
 from s3mount.mounter.channel import Hello, Message
 from s3mount.mounter.crew import Crew
 from s3mount.mounter.keeping import KEPT
@@ -27,7 +27,7 @@ from s3mount.mounter.lending import LentDevice
 from s3mount.mounter.offspring import Offspring
 from s3mount.mounter.renewal import Renewal
 from s3mount.mounter.sdnotify import ServiceManager
-from s3mount.mounter.signals import Signals
+from s3mount.mounter.signals import HANDED_ON, Signals, Terminal
 from s3mount.mounter.watchdog import Step, Watchdog
 
 log = logging.getLogger(__name__)
@@ -44,16 +44,24 @@ class Mounter:
 
     Args:
         crew: with the daemon that was started with this process.
+        own_log: of this process.
         clock: seconds, from anywhere.
     """
 
     def __init__(
-        self, hello: Hello, crew: Crew, manager: ServiceManager, clock: Callable[[], float] = time.perf_counter
+        self,
+        hello: Hello,
+        crew: Crew,
+        manager: ServiceManager,
+        own_log: Log,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._hello = hello
         self._manager = manager
         self._clock = clock
         self._signals = Signals()
+        self._terminal = Terminal()
+        self._log = own_log
         self._crew = crew
         self._watchdog = Watchdog(hello.mount_point, hello.hang_timeout_s, clock)
         self._device: LentDevice | None = None
@@ -102,14 +110,14 @@ class Mounter:
 
     def _obey(self, number: int) -> None:
         """Hand it on, of stops only the first: a daemon that one reached by itself, from a terminal, heeds only one."""
-        if number == signal.SIGUSR1:
-            if self._crew.serving is not None and self._crew.serving.serving_since is not None:
-                self._crew.serving.send(number)
+        if number in HANDED_ON or (number == signal.SIGHUP and not self._terminal.is_gone()):
+            self._crew.hand_on(number)
+            if number == signal.SIGHUP:
+                self._log.reopen()
+            elif number == signal.SIGUSR2:
+                self._log.cycle_level()
             return
         if self._is_stopping:
-            return
-        if number == signal.SIGUSR2:
-            self._renewal.begin(can_take_over=self._device is not None)
             return
         self._kill_at = self._clock() + _STOP_S
         self._crew.stop(number)

@@ -2,13 +2,22 @@
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import trio
 
+from s3mount.core.latency import Latencies, LatencyHistogram
 from s3mount.errors import StoreError, StoreTimeout
 
 T = TypeVar("T")
+
+
+class RequestInFlight(NamedTuple):
+    """Attributes: a request that was sent, what for, and when, in trio's time."""
+
+    operation: str
+    key: str
+    sent_at: float
 
 
 class Attempts:
@@ -26,6 +35,8 @@ class Attempts:
         self._bucket = bucket
         self._deadline_s = deadline_s
         self.counts: Counter[str] = Counter()
+        self._histograms: dict[str, LatencyHistogram] = {}
+        self._in_flight: dict[trio.CancelScope, RequestInFlight] = {}
 
     async def run(
         self,
@@ -47,10 +58,14 @@ class Attempts:
         try:
             with scope:
                 await _take(limiter)
+                sent_at = trio.current_time()
+                self._in_flight[scope] = RequestInFlight(operation, key, sent_at)
                 try:
                     return await ask()
                 finally:
                     limiter.release()
+                    del self._in_flight[scope]
+                    self._note(operation, trio.current_time() - sent_at)
         except StoreError as error:
             self.counts["failures"] += 1
             error.locate(self._bucket, key, operation)
@@ -59,6 +74,20 @@ class Attempts:
             self.counts["failures"] += 1
         message = f"no answer within the deadline of {deadline_s:g} s (--request-deadline)"
         raise StoreTimeout(message, bucket=self._bucket, key=key, operation=operation)
+
+    def _note(self, operation: str, seconds: float) -> None:
+        histogram = self._histograms.get(operation)
+        if histogram is None:
+            histogram = self._histograms[operation] = LatencyHistogram()
+        histogram.note(int(seconds * 1e9))
+
+    def in_flight(self) -> list[RequestInFlight]:
+        """What was sent and not answered yet, the oldest first."""
+        return list(self._in_flight.values())
+
+    def latencies(self) -> dict[str, Latencies]:
+        """How long requests of each kind took from being sent to their end, the failed ones, too."""
+        return {operation: each.statistics() for operation, each in self._histograms.items()}
 
 
 async def _take(limiter: trio.CapacityLimiter) -> None:

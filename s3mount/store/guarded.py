@@ -59,16 +59,19 @@ class GuardedStore:
 
     Args:
         bucket: for messages; an error that leaves here names bucket, key and operation.
+
+    Attributes:
+        attempts: what is in flight, and how long it took.
     """
 
     def __init__(self, catalogue: Catalogue, reader: RangeReader, config: GuardConfig, *, bucket: str = "") -> None:
-        self._attempts = Attempts(bucket, config.deadline_s)
+        self.attempts = Attempts(bucket, config.deadline_s)
         self._catalogue = catalogue
         self._reader = reader
         self._config = config
         self._gets = trio.CapacityLimiter(config.max_gets)
         self._lists = trio.CapacityLimiter(config.max_lists)
-        self._counts = self._attempts.counts
+        self._counts = self.attempts.counts
 
     def through(self, catalogue: Catalogue, reader: RangeReader) -> "GuardedStore":
         """Other clients of the same bucket, under the same limits and counters."""
@@ -98,7 +101,7 @@ class GuardedStore:
                 prefix, delimiter=delimiter, token=token, max_keys=max_keys, start_after=start_after
             )
 
-        return await self._attempts.run(self._lists, "ListObjectsV2", prefix, ask)
+        return await self.attempts.run(self._lists, "ListObjectsV2", prefix, ask)
 
     async def head(self, key: str) -> ObjectStat:
         """See `Catalogue.head`."""
@@ -107,7 +110,7 @@ class GuardedStore:
             self._counts["heads"] += 1
             return await self._catalogue.head(key)
 
-        return await self._attempts.run(self._lists, "HeadObject", key, ask)
+        return await self.attempts.run(self._lists, "HeadObject", key, ask)
 
     async def confirm(self, wanted: ObjectId) -> None:
         """See `RangeReader.confirm`."""
@@ -116,7 +119,7 @@ class GuardedStore:
             self._counts["heads"] += 1
             await self._reader.confirm(wanted)
 
-        await self._attempts.run(self._lists, "HeadObject", wanted.key, ask)
+        await self.attempts.run(self._lists, "HeadObject", wanted.key, ask)
 
     async def get_range(
         self,
@@ -140,7 +143,7 @@ class GuardedStore:
             self._counts["bytes_read"] += len(content)
             return content
 
-        return await self._attempts.run(self._gets, "GetObject", wanted.key, ask, scope)
+        return await self.attempts.run(self._gets, "GetObject", wanted.key, ask, scope)
 
     def statistics(self) -> StoreStatistics:
         """A snapshot of the counters."""

@@ -95,14 +95,14 @@ class GuardedWriter:
     def __init__(self, writer: Writer, config: WriteGuardConfig, *, bucket: str = "") -> None:
         self._writer = writer
         self._config = config
-        self._attempts = Attempts(bucket, config.deadline_s)
+        self.attempts = Attempts(bucket, config.deadline_s)
         self._puts = trio.CapacityLimiter(config.max_puts)
         self._calls = trio.CapacityLimiter(config.max_calls)
 
     def through(self, writer: Writer) -> "GuardedWriter":
         """Another client of the same bucket, under the same limits and counters."""
         other = GuardedWriter(writer, self._config)
-        other._attempts, other._puts, other._calls = self._attempts, self._puts, self._calls
+        other.attempts, other._puts, other._calls = self.attempts, self._puts, self._calls
         return other
 
     async def put(
@@ -112,82 +112,82 @@ class GuardedWriter:
         n_bytes = size_of(body)
 
         async def ask() -> Written:
-            self._attempts.counts["puts"] += 1
+            self.attempts.counts["puts"] += 1
             written = await self._writer.put(key, body, condition, attributes)
-            self._attempts.counts["bytes_written"] += n_bytes
+            self.attempts.counts["bytes_written"] += n_bytes
             return written
 
-        return await self._attempts.run(self._puts, "PutObject", key, ask, extra_s=extra_s(n_bytes))
+        return await self.attempts.run(self._puts, "PutObject", key, ask, extra_s=extra_s(n_bytes))
 
     async def upload_part(self, upload: Upload, number: int, body: Body) -> Part:
         """See `Writer.upload_part`."""
         n_bytes = size_of(body)
 
         async def ask() -> Part:
-            self._attempts.counts["parts"] += 1
+            self.attempts.counts["parts"] += 1
             part = await self._writer.upload_part(upload, number, body)
-            self._attempts.counts["bytes_written"] += n_bytes
+            self.attempts.counts["bytes_written"] += n_bytes
             return part
 
-        return await self._attempts.run(self._puts, "UploadPart", upload.key, ask, extra_s=extra_s(n_bytes))
+        return await self.attempts.run(self._puts, "UploadPart", upload.key, ask, extra_s=extra_s(n_bytes))
 
     async def create_upload(self, key: str, attributes: Attributes = PLAIN) -> Upload:
         """See `Writer.create_upload`."""
         ask = self._counted("calls", self._writer.create_upload, key, attributes)
-        return await self._attempts.run(self._calls, "CreateMultipartUpload", key, ask)
+        return await self.attempts.run(self._calls, "CreateMultipartUpload", key, ask)
 
     async def copy_part(self, upload: Upload, number: int, source: ObjectId, span: ByteRange) -> Part:
         """See `Writer.copy_part`."""
         ask = self._counted("copies", self._writer.copy_part, upload, number, source, span)
-        return await self._attempts.run(self._calls, "UploadPartCopy", upload.key, ask, extra_s=extra_s(span.length))
+        return await self.attempts.run(self._calls, "UploadPartCopy", upload.key, ask, extra_s=extra_s(span.length))
 
     async def complete(self, upload: Upload, parts: Sequence[Part], condition: Condition = ANYTHING) -> Written:
         """See `Writer.complete`."""
         ask = self._counted("calls", self._writer.complete, upload, parts, condition)
-        return await self._attempts.run(
+        return await self.attempts.run(
             self._calls, "CompleteMultipartUpload", upload.key, ask, extra_s=joining_s(parts)
         )
 
     async def abort(self, upload: Upload) -> None:
         """See `Writer.abort`."""
         ask = self._counted("calls", self._writer.abort, upload)
-        await self._attempts.run(self._calls, "AbortMultipartUpload", upload.key, ask)
+        await self.attempts.run(self._calls, "AbortMultipartUpload", upload.key, ask)
 
     async def list_uploads(self, prefix: str, after: Upload | None = None) -> UploadPage:
         """See `Writer.list_uploads`."""
         ask = self._counted("calls", self._writer.list_uploads, prefix, after)
-        return await self._attempts.run(self._calls, "ListMultipartUploads", prefix, ask)
+        return await self.attempts.run(self._calls, "ListMultipartUploads", prefix, ask)
 
     async def list_parts(self, upload: Upload, after: int = 0) -> PartPage:
         """See `Writer.list_parts`."""
         ask = self._counted("calls", self._writer.list_parts, upload, after)
-        return await self._attempts.run(self._calls, "ListParts", upload.key, ask)
+        return await self.attempts.run(self._calls, "ListParts", upload.key, ask)
 
     async def copy(
         self, source: ObjectStat, key: str, condition: Condition = ANYTHING, attributes: Attributes | None = None
     ) -> Written:
         """See `Writer.copy`."""
         ask = self._counted("copies", self._writer.copy, source, key, condition, attributes)
-        return await self._attempts.run(self._calls, "CopyObject", key, ask, extra_s=extra_s(source.size))
+        return await self.attempts.run(self._calls, "CopyObject", key, ask, extra_s=extra_s(source.size))
 
     async def describe(self, key: str) -> Description:
         """See `Writer.describe`."""
-        return await self._attempts.run(
+        return await self.attempts.run(
             self._calls, "HeadObject", key, self._counted("calls", self._writer.describe, key)
         )
 
     async def delete(self, key: str) -> None:
         """See `Writer.delete`."""
-        await self._attempts.run(self._calls, "DeleteObject", key, self._counted("deletes", self._writer.delete, key))
+        await self.attempts.run(self._calls, "DeleteObject", key, self._counted("deletes", self._writer.delete, key))
 
     async def delete_many(self, keys: Sequence[str]) -> dict[str, StoreError]:
         """See `Writer.delete_many`."""
         ask = self._counted("deletes", self._writer.delete_many, keys)
-        return await self._attempts.run(self._calls, "DeleteObjects", keys[0], ask)
+        return await self.attempts.run(self._calls, "DeleteObjects", keys[0], ask)
 
     def _counted(self, kind: str, call: Callable[..., Awaitable[T]], *args: object) -> Callable[[], Awaitable[T]]:
         def ask() -> Awaitable[T]:
-            self._attempts.counts[kind] += 1
+            self.attempts.counts[kind] += 1
             return call(*args)
 
         return ask
@@ -195,7 +195,7 @@ class GuardedWriter:
     def statistics(self) -> WriteStatistics:
         """A snapshot of the counters."""
         in_flight = self._puts.borrowed_tokens + self._calls.borrowed_tokens
-        return WriteStatistics(**self._attempts.counts, in_flight=in_flight)
+        return WriteStatistics(**self.attempts.counts, in_flight=in_flight)
 
     def check_invariants(self) -> None:
         """Raises ValueError when more is in flight than the limits allow."""

@@ -19,6 +19,7 @@ from s3mount.daemon.exits import ExitCode
 from s3mount.errors import BadOption
 from s3mount.fs.object_headers import ObjectHeaders
 from s3mount.fs.write_policy import WritePolicy
+from s3mount.listening import Listen
 from s3mount.store.writing import WriteConfig
 from s3mount.units import GIB, MIB
 from tests.support.mounts import aws_environment, run_command
@@ -33,7 +34,7 @@ FLAGS = {
     "--memory-target", "--request-deadline", "--foreground", "-f", "--debug", "-d", "--log-directory", "-l",
     "--no-log", "--version", "--without-listing", "--metadata-ttl", "--negative-metadata-ttl",
     "--max-threads", "--no-kernel-tuning", "--read-ahead-kib",
-    "--on-outage",
+    "--on-outage", "--log-json", "--metrics",
     "--cache", "--max-cache-size", "--cache-min-free", "--cache-block-size", "--cache-policy", "--cache-group",
     "--rw", "--allow-overwrite", "--allow-delete", "--write-part-size", "--upload-checksums", "--storage-class",
     "--sse", "--sse-kms-key-id", "--infer-content-type", "--spool-dir", "--no-spool-streamed", "--no-dir-markers",
@@ -51,6 +52,18 @@ def configured(*flags: str, bucket: str = "bucket", env: Mapping[str, str] | Non
 def test_the_flags_are_the_documented_ones() -> None:
     """A flag more or fewer is a change of the interface."""
     assert {name for parameter in main.params for name in parameter.opts if name.startswith("-")} == FLAGS
+
+
+def test_where_metrics_and_the_log_go() -> None:
+    """--metrics names an address or a path, --log-json the format; the journal is what systemd says it is."""
+    config = configured("--metrics", "127.0.0.1:9200", "--log-json", env={"JOURNAL_STREAM": "8:1"})
+    assert (config.metrics, config.log.is_json) == (Listen("127.0.0.1:9200", None, "127.0.0.1", 9200), True)
+    assert config.log.journal_stream == "8:1"
+    assert (configured().metrics, configured().log.is_json) == (None, False)
+    with pytest.raises(BadOption, match="--log-json"):
+        configured("--no-log", "--log-json")
+    with pytest.raises(BadOption, match="ADDRESS:PORT"):
+        configured("--metrics", "9200")
 
 
 def test_version_and_help() -> None:

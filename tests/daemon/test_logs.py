@@ -160,7 +160,8 @@ with logging_to(LogConfig(Path({str(work / "logs")!r})), is_foreground=False):
     assert [line.rpartition(" ")[2] for line in lines] == [str(number) for number in range(1000)]
 
 
-def test_secrets_stay_out_of_a_debug_log(work: Path) -> None:
+@pytest.mark.parametrize("flags", [[], ["--log-json"]], ids=["text", "json"])
+def test_secrets_stay_out_of_a_debug_log(work: Path, flags: list[str]) -> None:
     """--debug logs more, but no secret, session token, signature or header, whatever succeeds or fails."""
     secret, token = "SECRET" + os.urandom(12).hex(), "TOKEN" + os.urandom(12).hex()
     bucket = ScriptedBucket(BUCKET)
@@ -171,7 +172,7 @@ def test_secrets_stay_out_of_a_debug_log(work: Path) -> None:
     def script(call: Call) -> bytes:
         return error_answer(403, "AccessDenied", "not you") if "broken" in call.path else bucket(call)
 
-    with scripted(script) as server, mounted(BUCKET, work, "--debug", url=server.url, env=env) as mount:
+    with scripted(script) as server, mounted(BUCKET, work, "--debug", *flags, url=server.url, env=env) as mount:
         assert (mount.path / "a.txt").read_bytes() == b"hello"
         assert not (mount.path / "missing").exists()
         with pytest.raises(PermissionError):
@@ -181,8 +182,17 @@ def test_secrets_stay_out_of_a_debug_log(work: Path) -> None:
             (mount.path / "dir" / "c.txt").read_bytes()
         assert mount.stop() == 0
         log = mount.log
-    assert " DEBUG s3mount." in log
+    assert ('"level": "DEBUG"' if flags else " DEBUG s3mount.") in log
     assert "AccessDenied" in log
     assert "InvalidAccessKeyId" in log
-    for hidden in (secret, token, "Signature=", "AWS4-HMAC-SHA256", "Authorization", "X-Amz-Security-Token"):
+    for hidden in (
+        secret,
+        token,
+        "Signature=",
+        "X-Amz-Signature",
+        "X-Amz-Credential",
+        "AWS4-HMAC-SHA256",
+        "Authorization",
+        "X-Amz-Security-Token",
+    ):
         assert hidden.lower() not in log.lower()

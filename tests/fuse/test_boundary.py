@@ -23,6 +23,7 @@ PROMISED = {
     errors.NotADirectory: errno.ENOTDIR,
     errors.IsADirectory: errno.EISDIR,
     errors.ReadOnlyMount: errno.EROFS,
+    errors.DirectoryNotEmpty: errno.ENOTEMPTY,
     errors.BadHandle: errno.EBADF,
     errors.StaleInode: errno.ESTALE,
     errors.NotAllowed: errno.EPERM,

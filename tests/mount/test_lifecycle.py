@@ -4,6 +4,7 @@ import hashlib
 import os
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -83,11 +84,23 @@ def test_every_way_to_stop(weed: Server, bucket: str, work: Path, way: str) -> N
         _assert_nothing_is_left(mount)
 
 
+_ON_A_TERMINAL = """
+import fcntl, os, sys, termios
+terminal = os.open(sys.argv[1], os.O_RDWR)
+fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
 def test_a_closed_terminal_stops_the_mount(weed: Server, bucket: str, work: Path) -> None:
-    """SIGHUP, which a closed terminal sends, ends the daemon as SIGTERM does and leaves nothing."""
-    with mounted(bucket, work, url=weed.url) as mount:
-        mount.process.send_signal(signal.SIGHUP)
+    """A mount in the foreground whose terminal is closed ends as on SIGTERM, and leaves nothing."""
+    ours, theirs = os.openpty()
+    within = [sys.executable, "-c", _ON_A_TERMINAL, os.ttyname(theirs)]
+    with mounted(bucket, work, url=weed.url, within=within) as mount:
+        os.close(theirs)
+        os.close(ours)
         assert mount.process.wait(30) == 0
+        assert "stopping on SIGHUP" in mount.log
         _assert_nothing_is_left(mount)
 
 

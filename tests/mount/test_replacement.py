@@ -10,6 +10,7 @@ import pytest
 from s3mount.daemon.exits import ExitCode
 from tests.mount import readers
 from tests.mount.test_takeover import cat, digest
+from tests.support.ctl import restarting, run_ctl
 from tests.support.mounts import aws_environment, children, is_mounted, mounted
 from tests.support.processes import wait_until
 from tests.support.proxy import proxy
@@ -93,14 +94,15 @@ def test_a_restart(weed: Server, bucket: str, work: Path, gate: Gate, *, resend:
             gate.key = "new-name"
             reader = readers.start("errno_of_stat", mount.path / "new-name")
             assert gate.has_arrived.wait(30)
-            mount.process.send_signal(signal.SIGUSR2)
-            if resend:
-                wait_for_takeover(mount)
-            else:
-                wait_until(lambda: len(children(mount.process.pid)) == 2, 30, "the new daemon")
-            gate.may_pass.set()
-            assert readers.answer(reader) == "ENOENT"
-            successor = wait_for_takeover(mount)
+            with restarting(mount.path) as came:
+                if resend:
+                    wait_for_takeover(mount)
+                else:
+                    wait_until(lambda: len(children(mount.process.pid)) == 2, 30, "the new daemon")
+                gate.may_pass.set()
+                assert readers.answer(reader) == "ENOENT"
+                successor = wait_for_takeover(mount)
+            assert came[0].returncode == 0
             wait_until(lambda: children(mount.process.pid) == [successor], 30, "the first daemon ending")
             assert "handed over after" in mount.log
             assert mount.warnings() == []
@@ -113,12 +115,12 @@ def test_a_restart_of_what_cannot_start(weed: Server, bucket: str, work: Path) -
     with mounted(bucket, work, url=weed.url, env=installation.env) as mount:
         first = mount.daemon_pid
         installation.break_it()
-        mount.process.send_signal(signal.SIGUSR2)
-        wait_until(lambda: "not restarted" in mount.log, 30, "the refusal")
+        assert run_ctl("restart", mount.path).returncode == 1
+        assert "not restarted" in mount.log
         assert cat(mount.path / "d" / "5") == "5"
         assert mount.daemon_pid == first
         installation.mend()
-        mount.process.send_signal(signal.SIGUSR2)
+        assert run_ctl("restart", mount.path).returncode == 0
         assert wait_for_takeover(mount) != first
         assert cat(mount.path / "d" / "6") == "6"
 
@@ -128,7 +130,7 @@ def test_restarts_in_a_row(weed: Server, bucket: str, work: Path) -> None:
     with mounted(bucket, work, url=weed.url) as mount:
         reader = readers.start("stat_until", work / "stop", *(mount.path / "d" / str(number) for number in range(10)))
         for count in range(1, 6):
-            mount.process.send_signal(signal.SIGUSR2)
+            assert run_ctl("restart", mount.path).returncode == 0
             wait_for_takeover(mount, count)
         (work / "stop").touch()
         assert readers.answer(reader) == [1]

@@ -21,6 +21,7 @@ import pytest
 from s3mount.units import KIB, MIB
 from tests.mount.test_deadly_calls import sabotaged
 from tests.support.content import make_content
+from tests.support.ctl import run_ctl
 from tests.support.mounts import Mount, mounted
 from tests.support.processes import wait_until
 from tests.support.servers import Server
@@ -72,7 +73,7 @@ def spin(_: Mount, trigger: Path) -> None:
 
 
 def restart(mount: Mount, _: Path) -> None:
-    os.kill(mount.process.pid, signal.SIGUSR2)
+    run_ctl("restart", mount.path)
 
 
 @pytest.fixture

@@ -1,8 +1,11 @@
 """`s3mountctl` as users run it."""
 
+import contextlib
 import json
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,18 @@ def run_ctl(*arguments: str | Path, stdin: bytes = b"", timeout_s: float = 120) 
         input=stdin, env=aws_environment(), capture_output=True, timeout=timeout_s, check=False,
     )  # fmt: skip
     return subprocess.CompletedProcess(ran.args, ran.returncode, ran.stdout.decode(), ran.stderr.decode())
+
+
+@contextlib.contextmanager
+def restarting(mount_point: Path) -> Iterator[list[subprocess.CompletedProcess[str]]]:
+    """`s3mountctl restart` runs beside the block; when the block has ended the list has what came of it."""
+    came: list[subprocess.CompletedProcess[str]] = []
+    thread = threading.Thread(target=lambda: came.append(run_ctl("restart", mount_point)))
+    thread.start()
+    try:
+        yield came
+    finally:
+        thread.join()
 
 
 def result_of(ran: subprocess.CompletedProcess[str]) -> dict[str, Any]:
