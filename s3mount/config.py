@@ -22,6 +22,7 @@ from s3mount.cache.writing import MAX_QUEUED
 from s3mount.core.attrs import Ownership
 from s3mount.core.backoff import Patience
 from s3mount.core.cells import BLOCK_SIZE, CELL_SIZE
+from s3mount.core.policies import PathPolicy
 from s3mount.core.ttl import MINIMAL, TimeToLive
 from s3mount.errors import BadOption
 from s3mount.fuse.options import FuseConfig
@@ -70,6 +71,7 @@ class MountConfig:
     """Everything the daemon needs to know.
 
     Attributes:
+        paths: patterns of paths in the mount, and what holds there (`core.policies`).
         has_takeover: a mounter keeps the mount, and another daemon takes it over when this one dies.
         hang_timeout_s: of silence, after which it is killed for that; 0 for never.
     """
@@ -85,6 +87,7 @@ class MountConfig:
     fuse: FuseConfig
     log: LogConfig
     runtime_directory: Path
+    paths: tuple[tuple[str, PathPolicy], ...] = ()
     has_takeover: bool = True
     hang_timeout_s: float = 30.0
 

@@ -123,7 +123,7 @@ class S3FileSystem:
         """As `getattr`, if it needs no waiting; else None."""
         inode = self._inodes.get(ino)
         if inode is self._inodes.root or inode.handles:
-            return self._attrs(inode, self._cache.ages.fresh_s)
+            return self._attrs(inode, self._cache.ages.fresh_s(inode.key))
         record = self._versions.known(inode)
         return None if record is None else self._attrs(inode, self._cache.ages.remaining(record))
 
@@ -197,12 +197,14 @@ class S3FileSystem:
 
     def _hand_on(self, directory: OpenDirectory, entries: list[Entry], offset: int, emit: Emit) -> None:
         asked_at = directory.asked_at(offset)
-        ttl_s = self._cache.ages.remaining_since(asked_at)
+        ages = self._cache.ages
+        ttl_s = ages.remaining_in(directory.key, asked_at)
         for next_offset, (name, found) in enumerate(entries, offset + 1):  # a hundred thousand times for some
             key = found.key if found else child_key(directory.key, name) + SEPARATOR
             inode = self._inodes.intern(key, found)
             inode.asked_at = max(inode.asked_at, asked_at)
-            if not emit(name_to_kernel(name), self._attrs(inode, ttl_s), next_offset):
+            left_s = ages.remaining_since(key, asked_at) if ttl_s is None else ttl_s
+            if not emit(name_to_kernel(name), self._attrs(inode, left_s), next_offset):
                 self._inodes.discard_if_unused(inode)
                 return
             self._inodes.grant(inode)
