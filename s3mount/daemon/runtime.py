@@ -67,7 +67,6 @@ def run(config: MountConfig, readiness: Readiness, keeper: Keeper, log_descripto
 
 
 async def _run(config: MountConfig, readiness: Readiness, keeper: Keeper, log_descriptor: int | None) -> None:
-    mount_point = config.fuse.mount_point
     async with components(config, keeper) as parts:
         if keeper.region is None:
             gc.collect()
@@ -86,7 +85,7 @@ async def _run(config: MountConfig, readiness: Readiness, keeper: Keeper, log_de
                 nursery.start_soon(_announce, config, readiness, keeper, parts)
                 nursery.start_soon(keeper.watch, parts.boundary)
                 nursery.start_soon(stacks.report, dumps, parts.statistics)
-                nursery.start_soon(_stop_on_signal, signals, mount_point, parts, nursery, keeper)
+                nursery.start_soon(_stop_on_signal, signals, config, parts, nursery, keeper)
                 with keeper.patience:
                     await session.serve()
                 desk.close()
@@ -107,13 +106,15 @@ def _stop_signals() -> list[signal.Signals]:
 async def _announce(config: MountConfig, readiness: Readiness, keeper: Keeper, parts: Components) -> None:
     """Say ready when the mount answers a process outside; a later daemon does not wait for that.
 
+    Nor one that does not know where the mount is: it has answered the kernel.
+
     Raises:
         MountNotAnswering: it does not.
     """
     mount_point = config.fuse.mount_point
     where = f"s3://{config.s3.location.bucket}/{config.s3.location.prefix} ({parts.region})"
-    if keeper.region is not None:
-        log.info("taken over: %s on %s", where, mount_point)
+    if keeper.region is not None or config.fuse.descriptor is not None:
+        log.info("%s: %s on %s", "taken over" if keeper.region is not None else "serving", where, mount_point)
         keeper.ready(f"serving {where}", parts.region)
         readiness.ready()
         return
@@ -134,13 +135,14 @@ async def _announce(config: MountConfig, readiness: Readiness, keeper: Keeper, p
 
 
 async def _stop_on_signal(
-    signals: AsyncIterator[int], mount_point: str, parts: Components, nursery: trio.Nursery, keeper: Keeper
+    signals: AsyncIterator[int], config: MountConfig, parts: Components, nursery: trio.Nursery, keeper: Keeper
 ) -> None:
     async for number in signals:
         keeper.stopping()
         log.info("stopping on %s", signal.Signals(number).name)
-        with trio.move_on_after(_UNMOUNT_S):
-            await trio.to_thread.run_sync(device.unmount, mount_point, abandon_on_cancel=True)
+        if config.fuse.descriptor is None:
+            with trio.move_on_after(_UNMOUNT_S):
+                await trio.to_thread.run_sync(device.unmount, config.fuse.mount_point, abandon_on_cancel=True)
         with trio.move_on_after(_GRACE_S):
             await parts.boundary.wait_idle(_QUIET_S)
         nursery.cancel_scope.cancel()
