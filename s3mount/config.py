@@ -22,6 +22,7 @@ from s3mount.cache.writing import MAX_QUEUED
 from s3mount.core.attrs import Ownership
 from s3mount.core.backoff import Patience
 from s3mount.core.cells import BLOCK_SIZE, CELL_SIZE
+from s3mount.core.policies import PathPolicy
 from s3mount.core.ttl import MINIMAL, TimeToLive
 from s3mount.errors import BadOption
 from s3mount.fs.write_config import WritingConfig
@@ -72,6 +73,7 @@ class MountConfig:
     """Everything the daemon needs to know.
 
     Attributes:
+        paths: patterns of paths in the mount, and what holds there (`core.policies`).
         has_takeover: a mounter keeps the mount, and another daemon takes it over when this one dies.
         hang_timeout_s: of silence, after which it is killed for that; 0 for never.
         metrics: where they are served; None for nowhere.
@@ -89,6 +91,7 @@ class MountConfig:
     fuse: FuseConfig
     log: LogConfig
     runtime_directory: Path
+    paths: tuple[tuple[str, PathPolicy], ...] = ()
     has_takeover: bool = True
     hang_timeout_s: float = 30.0
     metrics: Listen | None = None

@@ -31,6 +31,7 @@ from s3mount.core.attrs import ObjectId
 from s3mount.core.cells import CachedContent, cached_content
 from s3mount.core.epochs import CachePolicy
 from s3mount.core.placement import Place, choose
+from s3mount.core.policies import PathPolicies
 from s3mount.core.ranges import ByteRange, split
 
 
@@ -40,6 +41,7 @@ class DiskCache:
     Args:
         origin: endpoint and bucket, spelled as every mount of it does.
         clock: seconds since the epoch.
+        policies: what holds for some keys, before what `config` says of them.
 
     Attributes:
         block_size: of the largest blocks, bytes.
@@ -49,10 +51,17 @@ class DiskCache:
         BadOption: a directory cannot be used.
     """
 
-    def __init__(self, config: DiskCacheConfig, origin: str, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        config: DiskCacheConfig,
+        origin: str,
+        clock: Callable[[], float] = time.time,
+        policies: PathPolicies | None = None,
+    ) -> None:
         self._origin = origin
         self.block_size = config.block_size
-        self._policy_of = config.policy_of
+        self._config = config
+        self._policies = policies or PathPolicies()
         self.volumes: dict[Path, Volume] = {}
         self._places: list[Place] = []
         totals: dict[Path, int] = {}
@@ -81,7 +90,7 @@ class DiskCache:
         """One object version; None when it is not cached: without an ETag nothing tells versions apart."""
         if not object_id.etag or size <= 0:
             return None
-        policy = self._policy_of(object_id.key)
+        policy = self._policies.for_key(object_id.key).cache or self._config.policy_of(object_id.key)
         if policy is CachePolicy.OFF:
             return None
         return cached_content(self._origin, object_id, size, self.block_size, policy)

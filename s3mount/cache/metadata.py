@@ -34,6 +34,7 @@ from s3mount.cache.local_names import LocalNames
 from s3mount.core.attrs import ObjectStat
 from s3mount.core.entry_pages import EntryPages
 from s3mount.core.keys import SEPARATOR, is_directory_key, split_key
+from s3mount.core.policies import PathPolicies
 
 #: Names kept in listings: 65 bytes each.  And answers about single paths, 400 bytes each.
 MAX_ENTRIES = 2_000_000
@@ -59,6 +60,7 @@ class MetadataCache:
 
     Args:
         timer: monotonic seconds.
+        policies: see `Ages`.
 
     Attributes:
         ages: how old answers may be.
@@ -66,12 +68,13 @@ class MetadataCache:
         changes: how often something new was said of a path; while it stays, so does what is known of any.
     """
 
-    def __init__(self, timer: Callable[[], float], config: MetadataConfig | None = None) -> None:
-        config = config or MetadataConfig()
+    def __init__(
+        self, timer: Callable[[], float], config: MetadataConfig | None = None, policies: PathPolicies | None = None
+    ) -> None:
         self._timer = timer
-        self.ages = Ages(timer, config)
+        self.ages = Ages(timer, config or MetadataConfig(), policies or PathPolicies())
         self.local = LocalNames(timer)
-        is_minimal = config.ttl.is_minimal and config.negative_ttl.is_minimal
+        is_minimal = self.ages.is_minimal_everywhere
         room = MAX_MINIMAL_ENTRIES if is_minimal else MAX_ENTRIES
         self._answers: LRUCache[str, Record | Absence] = LRUCache(MAX_MINIMAL_ANSWERS if is_minimal else MAX_ANSWERS)
         self._listings: LRUCache[str, Listing] = LRUCache(room, getsizeof=lambda listing: len(listing.entries) + 1)
@@ -104,7 +107,7 @@ class MetadataCache:
         Returns:
             None when it has expired, or when anything is known here.
         """
-        record = self.ages.record(found, asked_at)
+        record = self.ages.record(path, found, asked_at)
         is_too_old = asked_at < self._not_before or record.expires_at <= self._timer()
         return None if is_too_old or self._newest(path) is not None else record
 
@@ -126,8 +129,8 @@ class MetadataCache:
             return None
         entry = listing.entries.get(name)
         if entry is not None:
-            return self.ages.record(entry.found, listing.asked_at)
-        return self.ages.absence(listing.asked_at)
+            return self.ages.record(path, entry.found, listing.asked_at)
+        return self.ages.absence(path, listing.asked_at)
 
     def put(self, path: str, found: ObjectStat | None, asked_at: float) -> Record:
         """Record what is under a path.
@@ -135,14 +138,14 @@ class MetadataCache:
         An answer to an earlier question does not replace one to a later question, nor one that was
         dropped after it was asked.
         """
-        record = self.ages.record(found, asked_at)
+        record = self.ages.record(path, found, asked_at)
         self.local.ghosts.forget(path)
         self._keep(path, record)
         return record
 
     def put_absent(self, path: str, asked_at: float) -> Absence:
         """Record that nothing is under a path; without a negative TTL only what it contradicts is forgotten."""
-        absence = self.ages.absence(asked_at)
+        absence = self.ages.absence(path, asked_at)
         self._keep(path, absence)
         return absence
 
@@ -178,10 +181,10 @@ class MetadataCache:
         Args:
             is_walked: the listing was made for this reader; else there is none in the minimal mode.
         """
-        if self.ages.is_minimal and not is_walked:
+        if not is_walked and self.ages.is_minimal(directory_key):
             return None
         listing = self._listings.get(directory_key)
-        if listing is None or not listing.is_whole or not self.ages.is_good(listing.asked_at):
+        if listing is None or not listing.is_whole or not self.ages.is_good(directory_key, listing.asked_at):
             return None
         return listing
 
@@ -189,7 +192,9 @@ class MetadataCache:
         """Whether a listing on its way, whose first page was asked for at a time, may answer for its directory."""
         mark = self._answers.get(directory_key)
         is_contradicted = asked_at < self._not_before or (mark is not None and mark.asked_at > asked_at)
-        return not (is_contradicted or self.ages.is_minimal) and self.ages.is_good(asked_at)
+        if is_contradicted or self.ages.is_minimal(directory_key):
+            return False
+        return self.ages.is_good(directory_key, asked_at)
 
     def drop(self, path: str) -> None:
         """Forget one path, and that its directory's listing is whole: something contradicted it.

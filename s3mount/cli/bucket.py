@@ -49,6 +49,8 @@ def _endpoint_url(flags: Mapping[str, Any], environ: Mapping[str, str]) -> str |
             continue
         if not _is_url(url):
             raise BadOption(f"{name} {url!r} is not a URL; write https://HOST or http://HOST:PORT")
+        if "@" in urlsplit(url).netloc:
+            raise BadOption(f"{name} has a user or a password in it, which others could read; S3 knows neither")
         return str(url)
     return None
 

@@ -19,8 +19,20 @@ _TUNABLES = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=400:glibc.malloc.arena
 
 def main() -> None:
     """What `s3mount` on the command line runs; a PYTHONMALLOC of the user's own is respected."""
-    if _CHOICE not in os.environ and sys.executable:
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**_TUNABLES, **os.environ, _CHOICE: "malloc"})
+    _start_again()
     from s3mount.cli.mount import main as mount  # noqa: PLC0415  after the new start
 
     mount()
+
+
+def mount_helper() -> None:
+    """What mount(8) runs: `mount.s3mount`, `mount.fuse.s3mount`."""
+    _start_again()
+    from s3mount.cli.helper import main as helper  # noqa: PLC0415  after the new start
+
+    helper()
+
+
+def _start_again() -> None:
+    if _CHOICE not in os.environ and sys.executable:
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**_TUNABLES, **os.environ, _CHOICE: "malloc"})

@@ -5,12 +5,11 @@ things, so that scripts carry over; a flag that does nothing does not exist, wit
 --max-threads limits threads that are not there.
 """
 
+import contextlib
 import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -18,6 +17,9 @@ import click
 from s3mount import __version__
 from s3mount.cli.bucket import s3_config
 from s3mount.cli.cache import CACHE_FLAGS, cache_config
+from s3mount.cli.configuration import CONFIG_FLAG, ENVIRONMENT_PREFIX, arguments_for_successors, check_flag
+from s3mount.cli.fstab import flags_of
+from s3mount.cli.sections import fuse_config, log_config, owner
 from s3mount.cli.serving import Command, NoParent, fail, serve
 from s3mount.cli.values import DURATION, MAX_ID, MODE, OUTAGE, TTL, size_in
 from s3mount.cli.writing import WRITE_FLAGS, writing_config
@@ -29,17 +31,15 @@ from s3mount.config import (
     metadata_config,
     size_components,
 )
-from s3mount.core.attrs import Ownership
 from s3mount.core.backoff import Patience
 from s3mount.core.location import parse_location
 from s3mount.daemon import background, rundir
 from s3mount.errors import BadOption, S3MountError
 from s3mount.fuse.handshake import background_limit
 from s3mount.fuse.kernel import READ_AHEAD_KIB, READ_AHEAD_RANGE_KIB
-from s3mount.fuse.options import FuseConfig
+from s3mount.fuse.options import passed_descriptor
 from s3mount.limits import this_host
 from s3mount.listening import parse_listen
-from s3mount.logs import LogConfig
 from s3mount.mounter.keeping import kept
 from s3mount.mounter.sdnotify import take_kept
 from s3mount.units import MIB, format_size
@@ -49,6 +49,8 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
     """Every flag, in the order --help shows them."""
     flag = click.option
     for option in reversed([
+        CONFIG_FLAG,
+        check_flag(lambda *said: build_config(*said)),  # noqa: PLW0108  defined below
         flag("--prefix", metavar="PREFIX", help="Mount only the keys under this prefix; it must end with /."),
         flag("--region", metavar="REGION", help="Region of the bucket.  [default: found out from the bucket]"),
         flag("--endpoint-url", metavar="URL", help="An S3-compatible server, or another endpoint of AWS."),
@@ -66,6 +68,8 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
         flag("--gid", type=click.IntRange(0, MAX_ID), help="Group of every file.  [default: yours]"),
         flag("--file-mode", type=MODE, default="0644", show_default=True, help="Mode of every file."),
         flag("--dir-mode", type=MODE, default="0755", show_default=True, help="Mode of every directory."),
+        flag("--noexec", is_flag=True, help="Let no program on the mount be executed."),
+        flag("--fsname", metavar="NAME", help="What mount and df show as the source.  [default: bucket and prefix]"),
         flag("--auto-unmount", is_flag=True, help="Unmount when the daemon dies, however it dies."),
         flag("--no-takeover", is_flag=True, help="One process: when it dies the mount is dead."),
         flag("--hang-timeout", type=DURATION, default="30", show_default=True, metavar="SECONDS",
@@ -91,6 +95,8 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
              metavar="KIB", help="How far the kernel reads ahead of a buffered reader; needs root."),
         flag("--no-kernel-tuning", is_flag=True, help="Leave the kernel's read-ahead as it is."),
         flag("--max-threads", type=click.IntRange(1), metavar="N", help="For scripts that say it; without effect."),
+        flag("-o", "options", multiple=True, expose_value=False, metavar="OPTIONS", allow_from_autoenv=False,
+             help="Flags as in fstab: cache=/nvme,allow_other,_netdev."),
         flag("-f", "--foreground", is_flag=True, help="Stay in the foreground; for services."),
         flag("-d", "--debug", is_flag=True, help="Log more."),
         flag("-l", "--log-directory", type=click.Path(file_okay=False), help="Log to a file in this directory."),
@@ -103,30 +109,55 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-class _OneLineUsage(click.Command):
+class OneLineUsage(click.Command):
     """A flag that click refuses is reported as any other bad option: in one line."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Raises BadOption."""
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
-            _fail(BadOption(f"{error.format_message().rstrip('.')}; s3mount --help lists the options"))
+            line = error.format_message().rstrip(".")
+            raise BadOption(f"{line}; {ctx.info_name} --help lists the options") from error
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """As a program: ends with an exit code."""
+        try:
+            return super().main(*args, **extra)
+        except S3MountError as error:
+            _fail(error)
 
 
-@click.command(cls=_OneLineUsage, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class _MountCommand(OneLineUsage):
+    """What -o says is said by flags."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        with contextlib.suppress(click.UsageError):  # which is found again
+            options = self.make_parser(ctx).parse_args(list(args))[0].get("options", [])
+            args = [*flags_of(options, self.params), *args]
+        return super().parse_args(ctx, args)
+
+
+@click.command(
+    cls=_MountCommand,
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 100,
+        "auto_envvar_prefix": ENVIRONMENT_PREFIX,
+    },
+)
 @click.argument("bucket", metavar="BUCKET")
 @click.argument("directory", metavar="DIRECTORY")
 @_options
-@click.version_option(__version__, prog_name="s3mount")
-def main(bucket: str, directory: str, **flags: Any) -> None:
+@click.version_option(__version__, prog_name="s3mount", allow_from_autoenv=False)
+@click.pass_context
+def main(ctx: click.Context, /, bucket: str, directory: str, **flags: Any) -> None:
     """Mount BUCKET (a name, an access point ARN, or s3://name/prefix/) on DIRECTORY."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # whoever ignores it is not told how a child ended
     found = kept(take_kept(os.environ, os.getpid()), directory)
-    try:
-        config = build_config(bucket, directory, flags, os.environ, None if found is None else found.mount_point)
-    except S3MountError as error:
-        _fail(error)
-    command = Command(sys.argv[1:], os.getcwd(), flags["foreground"], found)
+    config = build_config(bucket, directory, flags, os.environ, None if found is None else found.mount_point)
+    arguments = arguments_for_successors(ctx, sys.argv[1:])
+    command = Command(arguments, os.getcwd(), flags["foreground"], found)
     if flags["foreground"]:
         sys.exit(serve(config, NoParent(), command))
     outcome = background.start(lambda pipe: serve(config, pipe, command), config.fuse.mount_point)
@@ -147,7 +178,8 @@ def build_config(
         BadOption: they contradict each other, or cannot be meant.
     """
     location = parse_location(bucket, flags["prefix"])
-    mount_point = mount_point or os.path.realpath(directory)
+    descriptor = passed_descriptor(directory)
+    mount_point = mount_point or (directory if descriptor is not None else os.path.realpath(directory))
     limits = Limits(
         flags["part_size"],
         flags["memory_target"],
@@ -160,6 +192,8 @@ def build_config(
     if limits.memory_target is not None and limits.memory_target > host.memory_bytes:
         may = f"more than the {format_size(host.memory_bytes)} that this process may use"
         click.echo(f"s3mount: --memory-target {format_size(limits.memory_target)} is {may}", err=True)
+    if descriptor is not None and flags["auto_unmount"]:
+        raise BadOption(f"--auto-unmount: {directory} is mounted by the caller, who unmounts it, too")
     if flags["allow_other"] and flags["allow_root"]:
         raise BadOption("--allow-other and --allow-root exclude each other")
     s3 = s3_config(location, flags, environ)
@@ -178,45 +212,21 @@ def build_config(
         ),
         writing=writing,
         cache=cache_config(flags, mount_point, read.disk_queue_bytes),
-        owner=Ownership(
-            uid=os.getuid() if flags["uid"] is None else flags["uid"],
-            gid=os.getgid() if flags["gid"] is None else flags["gid"],
-            file_mode=flags["file_mode"],
-            dir_mode=flags["dir_mode"],
+        owner=owner(flags),
+        fuse=fuse_config(
+            flags,
+            mount_point,
+            location.label,
+            background_limit(crt.connections),
+            is_read_only=writing.policy.is_read_only_everywhere,
         ),
-        fuse=_fuse_config(flags, mount_point, location.label, background_limit(crt.connections)),
-        log=_log_config(flags, mount_point, environ),
+        log=log_config(flags, mount_point, environ),
         metrics=None if flags["metrics"] is None else parse_listen(flags["metrics"]),
         runtime_directory=rundir.own_directory(environ),
-        has_takeover=not flags["no_takeover"],
+        paths=() if flags["config"] is None else flags["config"].paths,
+        has_takeover=descriptor is None and not flags["no_takeover"],
         hang_timeout_s=flags["hang_timeout"],
     )
-
-
-def _fuse_config(flags: Mapping[str, Any], mount_point: str, label: str, max_background: int) -> FuseConfig:
-    return FuseConfig(
-        mount_point,
-        label,
-        flags["allow_other"],
-        flags["allow_root"],
-        flags["auto_unmount"],
-        is_read_only=flags["read_only"],
-        max_background=max_background,
-        read_ahead_kib=None if flags["no_kernel_tuning"] else flags["read_ahead_kib"],
-    )
-
-
-def _log_config(flags: Mapping[str, Any], mount_point: str, environ: Mapping[str, str]) -> LogConfig:
-    if flags["no_log"] and (flags["debug"] or flags["log_directory"] or flags["log_json"]):
-        raise BadOption("--no-log excludes --debug, --log-directory and --log-json")
-    stream = environ.get("JOURNAL_STREAM", "")
-    config = LogConfig(None, flags["debug"], flags["no_log"], is_json=flags["log_json"], journal_stream=stream)
-    if flags["log_directory"] is None:
-        return config
-    directory = Path(os.path.realpath(flags["log_directory"]))
-    if directory.is_relative_to(mount_point):
-        raise BadOption(f"the log directory {str(directory)!r} lies inside the mount point; choose another")
-    return replace(config, directory=directory)
 
 
 def _fail(error: S3MountError) -> NoReturn:

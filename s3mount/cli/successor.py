@@ -11,6 +11,8 @@ import sys
 from s3mount.cli.mount import build_config
 from s3mount.cli.mount import main as command
 from s3mount.cli.serving import take_over
+from s3mount.daemon import exits
+from s3mount.errors import S3MountError
 from s3mount.mounter.channel import Channel, Hello
 
 
@@ -22,8 +24,12 @@ def main() -> int:
         return 1
     hello = Hello(**message.facts["hello"])
     _enter(hello)
-    flags = command.make_context("s3mount", list(sys.argv[2:]), resilient_parsing=False).params
-    config = build_config(flags.pop("bucket"), flags.pop("directory"), flags, os.environ, hello.mount_point)
+    try:
+        flags = command.make_context("s3mount", list(sys.argv[2:]), resilient_parsing=False).params
+        config = build_config(flags.pop("bucket"), flags.pop("directory"), flags, os.environ, hello.mount_point)
+    except S3MountError as error:  # a configuration file may have changed
+        channel.send("failed", reason=exits.line_for(error))
+        return exits.verdict_for(error).code
     if not hello.is_foreground:
         os.chdir("/")
     return take_over(config, channel, message, is_foreground=hello.is_foreground)

@@ -58,6 +58,14 @@ def _parse_outage(text: str) -> float:
     return seconds
 
 
+def _parse_path_policy(text: str) -> CachePolicy:
+    """Of the paths that are meant already."""
+    prefix, policy = _parse_policy(text)
+    if prefix:
+        raise ValueError(f"{text!r} has a prefix, but the header says which paths are meant; write {policy.value}")
+    return policy
+
+
 def _parse_policy(text: str) -> tuple[str, CachePolicy]:
     """A prefix of keys, empty for all, and the policy."""
     prefix, equals, name = text.rpartition("=")
@@ -82,4 +90,5 @@ TTL = _Parsed("time", parse_ttl)
 OUTAGE = _Parsed("outage", _parse_outage)
 MODE = _Parsed("mode", _parse_mode)
 POLICY = _Parsed("policy", _parse_policy)
+PATH_POLICY = _Parsed("policy", _parse_path_policy)
 GROUP = _Parsed("group", _parse_group)

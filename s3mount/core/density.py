@@ -1,6 +1,6 @@
 """When reads that jump about in an object pay for all of it.
 
-Four ways, all only while the object fits in what may be held ahead, or half of it where it is hot:
+Five ways, all but the last only while the object fits in what may be held ahead, or half of it where it is hot:
 
     the object           is fetched whole once
     -------------------  ------------------------------------------------------------------------
@@ -10,6 +10,7 @@ Four ways, all only while the object fits in what may be held ahead, or half of 
     at most `HOT_BYTES`  the jumps are worth 1/`_PARALLEL` of it: n x L x b x 16 >= size;
                          those that wait for the same round trip count less
     whose like paid      at the first read (`core.siblings`)
+    that the user names  at the first read, and though not all of it fits
 
 and otherwise never for fewer than `_LEAST_JUMPS` jumps.  Jumps are forgotten at one each `_FORGET_S`: a
 global shuffle over many shards comes back to each of them too rarely to gain anything.
@@ -86,7 +87,7 @@ class Density:
     @property
     def has_jumps(self) -> bool:
         """Whether the object's readers were seen to jump, ever."""
-        return self._asked > 0
+        return self._asked > 0 and not self._siblings.is_said
 
     def pays(self, distance: Distance, ahead_limit: int, beside: int = 0) -> bool:
         """Whether all of the object is to be fetched now.
@@ -94,6 +95,8 @@ class Density:
         Args:
             beside: bytes that several readers at once went through lately.
         """
+        if self._siblings.is_said and self._price == 1:
+            return True
         if self._size > (_ROOM_SHARE * ahead_limit if self._size <= HOT_BYTES else ahead_limit):
             return False
         if self._siblings.pays and self._price == 1:

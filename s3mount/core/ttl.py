@@ -12,7 +12,7 @@ from s3mount.units import parse_duration
 
 _YEAR_S = 365 * 86400.0
 #: The kernel counts in jiffies and knows no infinity; nothing is mounted for longer than this.
-_LONGEST_S = 100 * _YEAR_S
+LONGEST_S = 100 * _YEAR_S
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class TimeToLive:
     @property
     def kernel_limit_s(self) -> float:
         """The most that the kernel may be told, in seconds; finite."""
-        return min(self.seconds, _LONGEST_S)
+        return min(self.seconds, LONGEST_S)
 
 
 MINIMAL = TimeToLive(1.0, is_minimal=True)
@@ -49,6 +49,6 @@ def parse_ttl(text: str) -> TimeToLive:
         raise ValueError(
             f"{text!r} is not a time; write minimal, indefinite, or a duration such as 60 or 5min"
         ) from None
-    if seconds > _LONGEST_S:
+    if seconds > LONGEST_S:
         raise ValueError(f"{text!r} is more than 100 years; write indefinite")
     return TimeToLive(seconds) if seconds else MINIMAL

@@ -3,6 +3,9 @@
 The fork happens before any thread exists (the CRT hangs in a forked child, and a fork of threads
 is never safe); `start` refuses otherwise.  The child sends one line over a pipe: empty
 for ready, or its exit code and message.  Nothing on the pipe means that it died.
+
+The child leads a session of its own; but not where an automounter waits for the mount, whose process group alone may
+name the mount point before it is there.
 """
 
 import contextlib
@@ -11,10 +14,12 @@ import select
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 from s3mount.daemon import mountpoint
 from s3mount.daemon.exits import ExitCode
+from s3mount.fuse.mountinfo import is_automounted
 from s3mount.logs import close_stderr
 
 #: Seconds, as Mountpoint gives.
@@ -61,7 +66,8 @@ def start(serve: Callable[[Pipe], int], mount_point: str, *, timeout_s: float = 
     pid = os.fork()
     if pid == 0:
         os.close(reader)
-        os.setsid()
+        if not is_automounted(mount_point):
+            os.setsid()
         _detach_from_terminal()
         sys.exit(serve(Pipe(writer)))
     os.close(writer)
@@ -104,9 +110,19 @@ def _wait(reader: int, pid: int, mount_point: str, timeout_s: float) -> Outcome:
 
 
 def _give_up(pid: int, mount_point: str) -> None:
-    """No process and no mount of this start stays; the child leads a group of its own."""
-    with contextlib.suppress(ProcessLookupError):  # not yet, if it was just forked
+    """No process and no mount of this start stays: not the child, and not its children."""
+    with contextlib.suppress(ProcessLookupError):  # it leads no group, or not yet, if it was just forked
         os.killpg(pid, signal.SIGKILL)
-    os.kill(pid, signal.SIGKILL)
+    os.kill(pid, signal.SIGSTOP)  # so that it starts no other daemon
+    for each in (*_children_of(pid), pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(each, signal.SIGKILL)
     os.waitpid(pid, 0)
     mountpoint.clear_dead(mount_point)
+
+
+def _children_of(pid: int) -> list[int]:
+    try:
+        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()]
+    except OSError:
+        return []

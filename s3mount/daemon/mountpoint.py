@@ -12,8 +12,9 @@ import shutil
 from pathlib import Path
 
 from s3mount.errors import FuseUnavailable, MountPointUnusable
+from s3mount.fuse import passed
 from s3mount.fuse.device import unmount
-from s3mount.fuse.mountinfo import FILE_SYSTEM_TYPE, mounted_on
+from s3mount.fuse.mountinfo import AUTOMOUNT_TYPE, FILE_SYSTEM_TYPE, mounted_on
 from s3mount.fuse.options import FuseConfig
 
 log = logging.getLogger(__name__)
@@ -29,6 +30,9 @@ def check(config: FuseConfig) -> None:
     Raises:
         MountPointUnusable, FuseUnavailable: with what to do about it.
     """
+    if config.descriptor is not None:
+        passed.check(config.descriptor)
+        return
     _check_device()
     if os.geteuid() != 0:
         _check_ordinary_user(config)
@@ -95,7 +99,7 @@ def _check_directory(path: str) -> None:
             kind = "is not a directory; choose one" if os.path.lexists(path) else advice
             raise MountPointUnusable(f"the mount point {path!r} {kind}")
         taken = mounted_on(path)
-        if taken is not None and taken.kind != "autofs":
+        if taken is not None and taken.kind != AUTOMOUNT_TYPE:
             raise MountPointUnusable(
                 f"something of type {taken.kind} is mounted on {path!r} already; "
                 f"unmount it first: umount {shlex.quote(path)}"

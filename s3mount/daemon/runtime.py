@@ -71,7 +71,6 @@ def run(config: MountConfig, readiness: Readiness, keeper: Keeper, own_log: Log)
 
 
 async def _run(config: MountConfig, readiness: Readiness, keeper: Keeper, own_log: Log) -> None:
-    mount_point = config.fuse.mount_point
     async with components(config, keeper) as parts:
         if keeper.region is None:
             gc.collect()
@@ -94,7 +93,7 @@ async def _run(config: MountConfig, readiness: Readiness, keeper: Keeper, own_lo
                 nursery.start_soon(_announce, config, readiness, keeper, parts)
                 nursery.start_soon(keeper.watch, parts.boundary)
                 nursery.start_soon(stacks.report, dumps, parts.statistics)
-                nursery.start_soon(_stop_on_signal, commands, signals, mount_point, parts, nursery, keeper)
+                nursery.start_soon(_stop_on_signal, commands, signals, config, parts, nursery, keeper)
                 with keeper.patience:
                     await session.serve()
                 desk.close()
@@ -110,13 +109,15 @@ async def _run(config: MountConfig, readiness: Readiness, keeper: Keeper, own_lo
 async def _announce(config: MountConfig, readiness: Readiness, keeper: Keeper, parts: Components) -> None:
     """Say ready when the mount answers a process outside; a later daemon does not wait for that.
 
+    Nor one that does not know where the mount is: it has answered the kernel.
+
     Raises:
         MountNotAnswering: it does not.
     """
     mount_point = config.fuse.mount_point
     where = f"s3://{config.s3.location.bucket}/{config.s3.location.prefix} ({parts.region})"
-    if keeper.region is not None:
-        log.info("taken over: %s on %s", where, mount_point)
+    if keeper.region is not None or config.fuse.descriptor is not None:
+        log.info("%s: %s on %s", "taken over" if keeper.region is not None else "serving", where, mount_point)
         keeper.ready(f"serving {where}", parts.region)
         readiness.ready()
         return
@@ -139,7 +140,7 @@ async def _announce(config: MountConfig, readiness: Readiness, keeper: Keeper, p
 async def _stop_on_signal(
     commands: Commands,
     signals: AsyncIterator[int],
-    mount_point: str,
+    config: MountConfig,
     parts: Components,
     nursery: trio.Nursery,
     keeper: Keeper,
@@ -149,8 +150,9 @@ async def _stop_on_signal(
         return
     keeper.stopping()
     log.info("stopping on %s", number.name)
-    with trio.move_on_after(_UNMOUNT_S):
-        await trio.to_thread.run_sync(device.unmount, mount_point, abandon_on_cancel=True)
+    if config.fuse.descriptor is None:
+        with trio.move_on_after(_UNMOUNT_S):
+            await trio.to_thread.run_sync(device.unmount, config.fuse.mount_point, abandon_on_cancel=True)
     if parts.writing is not None:
         await parts.writing.finish()
     with trio.move_on_after(_GRACE_S):

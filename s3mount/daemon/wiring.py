@@ -11,6 +11,7 @@ from s3mount.cache.inventory import Inventory
 from s3mount.cache.metadata import MetadataCache
 from s3mount.config import MountConfig
 from s3mount.core.inodes import InodeTable
+from s3mount.core.policies import PathPolicies
 from s3mount.daemon.allocator import HeapLimit, trim
 from s3mount.daemon.keeper import Keeper
 from s3mount.daemon.pressure import MemoryWatch
@@ -102,7 +103,9 @@ async def components(config: MountConfig, keeper: Keeper) -> AsyncIterator[Compo
         StoreError: the bucket cannot be reached or read.
         BadOption: a cache directory cannot be used.
     """
-    disk = None if config.cache is None else DiskCache(config.cache, config.s3.origin)
+    root_key = config.s3.location.prefix
+    policies = PathPolicies(config.paths, root_key)
+    disk = None if config.cache is None else DiskCache(config.cache, config.s3.origin, policies=policies)
     async with (
         connect(config.s3, config.crt, keeper.region) as connection,
         _turn(keeper),
@@ -110,9 +113,8 @@ async def components(config: MountConfig, keeper: Keeper) -> AsyncIterator[Compo
         trio.open_nursery() as nursery,
     ):
         guarded, store = _store(connection, config, nursery)
-        cache = MetadataCache(trio.current_time, config.metadata)
+        cache = MetadataCache(trio.current_time, config.metadata, policies)
         lister = DirectoryLister(store, cache, nursery)
-        root_key = config.s3.location.prefix
         if connection.root_page is not None:
             lister.remember_page(root_key, connection.root_page, connection.root_asked_at)
         budget = ByteBudget(config.read.budget_bytes)
@@ -127,11 +129,14 @@ async def components(config: MountConfig, keeper: Keeper) -> AsyncIterator[Compo
         resolver = Resolver(NameProbe(store, lister, may_list=config.s3.may_list), cache, misses)
         notifier = ThreadNotifier()
         waits = ReaderWaits()
+        content = ContentReader(store, disk)
+        part_size = config.read.part_size
+        blocks = BlockStore(content, budget, nursery, part_size, waits, grew=grew, policies=policies)
         filesystem = S3FileSystem(
             InodeTable(root_key, keeper.ledger(f"{config.s3.origin}/{root_key}")),
             lister=lister,
             cache=cache,
-            blocks=BlockStore(ContentReader(store, disk), budget, nursery, config.read.part_size, waits, grew=grew),
+            blocks=blocks,
             versions=VersionCheck(resolver, lister, cache, store, waits),
             notifier=notifier,
             owner=replace(config.owner, directory_mtime_s=keeper.started_s),
@@ -153,7 +158,7 @@ async def components(config: MountConfig, keeper: Keeper) -> AsyncIterator[Compo
 
 
 async def _writing(config: MountConfig, shared: Shared) -> Writing | None:
-    if config.writing.policy.is_read_only:
+    if config.writing.policy.is_read_only_everywhere:
         return None
     writes = writing(config, shared)
     await writes.files.recover()

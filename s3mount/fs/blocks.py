@@ -15,6 +15,7 @@ import trio
 
 from s3mount.core.attrs import ObjectId
 from s3mount.core.plans import Plan, Situation
+from s3mount.core.policies import PathPolicies
 from s3mount.core.ranges import ByteRange, split
 from s3mount.fs.activity import Activity
 from s3mount.fs.budget import ByteBudget
@@ -43,11 +44,12 @@ class BlockStore:
         part_size: the largest GET, bytes.
         waits: is told what readers wait for.
         grew: told of the bytes of each GET that ended.
+        policies: say which files are fetched whole.
     """
 
     def __init__(
         self, content: ContentReader, budget: ByteBudget, nursery: trio.Nursery, part_size: int, waits: ReaderWaits,
-        *, grew: Callable[[int], None] = lambda _: None,
+        *, grew: Callable[[int], None] = lambda _: None, policies: PathPolicies | None = None,
     ) -> None:  # fmt: skip
         self._grew = grew
         self._content = content
@@ -55,7 +57,7 @@ class BlockStore:
         self._nursery = nursery
         self._part_size = part_size
         self._waits = waits
-        self._objects = OpenObjects(nursery, part_size, let_go=self._let_go)
+        self._objects = OpenObjects(nursery, part_size, let_go=self._let_go, policies=policies)
         self._activity = Activity()
         self._shelf = ChunkShelf(keep_read=min(budget.total // _KEEP_READ_SHARE, _KEEP_READ_BYTES))
         budget.reclaimer = self._shelf

@@ -96,7 +96,7 @@ class DirectoryLister:
         """
         async with directory.lock:
             scan = directory.scan
-            if scan is None or (offset == 0 and (scan.is_started or not self._cache.ages.is_good(scan.started_at))):
+            if scan is None or (offset == 0 and self._is_over(scan)):
                 scan = await self._scan_for(directory.key)
                 self._read_from(directory, scan)
             await scan.reach(offset)
@@ -134,6 +134,10 @@ class DirectoryLister:
         """What is under a name by now: S3 may have it meanwhile."""
         record = self._cache.last_record(child_key(directory_key, name))
         return None if record is None else Entry(name, record.found)
+
+    def _is_over(self, scan: DirectoryScan) -> bool:
+        """Whether who starts reading needs another."""
+        return scan.is_started or not self._cache.ages.is_good(scan.key, scan.started_at)
 
     def _read_from(self, directory: OpenDirectory, scan: DirectoryScan | None) -> None:
         if scan is not None:
@@ -212,7 +216,7 @@ class DirectoryLister:
             entries = EntryPages(found.directory_key, found.entries)
             self._cache.put_listing(found.directory_key, entries, asked_at)
         path = found.directory_key.removesuffix(SEPARATOR)
-        if path and self._cache.ages.is_minimal:  # else its own directory's listing says so for long enough
+        if path and self._cache.ages.is_minimal(path):  # else its own directory's listing says so for long enough
             self._cache.put(path, None, asked_at)
         self._warn_once(found.directory_key, found.hidden)
 

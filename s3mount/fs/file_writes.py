@@ -79,7 +79,7 @@ class FileWrites:
         handle = self._handle(inode, draft, opening, opener)
         self._tree.inodes.grant(inode)
         self._tree.shown.created(inode, mode, self._tree.owner)
-        return handle, self._tree.attrs(inode, self._tree.cache.ages.fresh_s)
+        return handle, self._tree.attrs(inode, self._tree.cache.ages.fresh_s(inode.key))
 
     async def open(self, ino: int, opening: Opening, thread_id: int) -> int:
         """A handle on an existing file that may write it.

@@ -118,7 +118,7 @@ class S3FileSystem:
         """As `getattr`, if it needs no waiting; else None."""
         inode = self._inodes.get(ino)
         if inode is self._inodes.root or inode.handles or inode.is_orphan:
-            return self._attrs(inode, self._cache.ages.fresh_s)
+            return self._attrs(inode, self._cache.ages.fresh_s(inode.key))
         record = self._versions.known(inode)
         return None if record is None else self._attrs(inode, self._cache.ages.remaining(record))
 
@@ -193,7 +193,8 @@ class S3FileSystem:
     def _hand_on(self, directory: OpenDirectory, entries: Sequence[Entry | None], offset: int, emit: Emit) -> bool:
         """False when there are more, and all of these are removed: nothing would mean the end."""
         asked_at = directory.asked_at(offset)
-        ttl_s = self._cache.ages.remaining_since(asked_at)
+        ages = self._cache.ages
+        ttl_s = ages.remaining_in(directory.key, asked_at)
         is_any = not entries
         for next_offset, entry in enumerate(entries, offset + 1):  # a hundred thousand times for some
             if entry is None:
@@ -203,7 +204,8 @@ class S3FileSystem:
             key = child_key(directory.key, name) if found else child_key(directory.key, name) + SEPARATOR
             inode = self._inodes.intern(key, found)
             inode.asked_at = max(inode.asked_at, asked_at)
-            if not emit(name_to_kernel(name), self._attrs(inode, ttl_s), next_offset):
+            left_s = ages.remaining_since(key, asked_at) if ttl_s is None else ttl_s
+            if not emit(name_to_kernel(name), self._attrs(inode, left_s), next_offset):
                 self._inodes.discard_if_unused(inode)
                 break
             self._inodes.grant(inode)

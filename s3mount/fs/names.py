@@ -81,7 +81,7 @@ class Names:
     def granted(self, inode: Inode) -> FileAttrs:
         """The kernel holds one more reference to an inode."""
         self.tree.inodes.grant(inode)
-        return self.tree.attrs(inode, self.tree.cache.ages.fresh_s)
+        return self.tree.attrs(inode, self.tree.cache.ages.fresh_s(inode.key))
 
 
 def check_fits(key: str) -> None:

@@ -14,6 +14,7 @@ import trio
 
 from s3mount.core.attrs import ObjectId
 from s3mount.core.cells import CachedContent
+from s3mount.core.policies import PathPolicies
 from s3mount.core.readahead import Planner, is_small
 from s3mount.core.siblings import SiblingTable
 from s3mount.core.small import SmallPlanner
@@ -51,15 +52,23 @@ class OpenObjects:
         nursery: outlives every handle.
         part_size: the largest GET, bytes.
         let_go: gives up all content of an object, which is no longer in the table.
+        policies: say which files are fetched whole.
     """
 
-    def __init__(self, nursery: trio.Nursery, part_size: int, *, let_go: Callable[[OpenObject], None]) -> None:
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        part_size: int,
+        *,
+        let_go: Callable[[OpenObject], None],
+        policies: PathPolicies | None = None,
+    ) -> None:
         self._nursery = nursery
         self._part_size = part_size
         self._let_go = let_go
         self._objects: dict[ObjectId, OpenObject] = {}
         self._remembered: OrderedDict[ObjectId, Planner | SmallPlanner] = OrderedDict()
-        self._siblings = SiblingTable()
+        self._siblings = SiblingTable(policies)
 
     def open(self, object_id: ObjectId, size: int) -> OpenObject:
         """The shared state of one version; pair it with `close`."""

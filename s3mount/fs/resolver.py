@@ -97,7 +97,7 @@ class Resolver:
                 self._missed(path)
             raise self._not_found(path, absence)
         if not answer.is_proven:
-            return self._cache.ages.record(answer.found, asked_at)
+            return self._cache.ages.record(path, answer.found, asked_at)
         self._missed(path)
         return self._cache.put(path, answer.found, asked_at)
 

@@ -67,7 +67,7 @@ class VersionCheck:
         inode.is_doubtful = False
         path = inode.key.removesuffix(SEPARATOR)
         if inode.vouched_until > self._cache.now():
-            return self._cache.ages.record(inode.found, inode.asked_at)
+            return self._cache.ages.record(path, inode.found, inode.asked_at)
         kept = self._cache.recall(path, inode.found, inode.asked_at) or self._cache.get(path)
         return kept if isinstance(kept, Record) and is_same(inode, kept.found) else None
 
@@ -104,7 +104,7 @@ class VersionCheck:
             await reader.begin()
         elif not self._must_ask(inode):
             await reader.begin()
-        elif self._cache.ages.is_minimal:
+        elif self._cache.ages.is_minimal(inode.key):
             if not await reader.begin(wait=True):
                 await self.waits.of_names(self._ask_head(inode))
         elif not (reader.is_small and await reader.begin()):
@@ -128,7 +128,7 @@ class VersionCheck:
     def _must_ask(self, inode: Inode) -> bool:
         vouched_until, inode.vouched_until = inode.vouched_until, -math.inf
         inode.is_doubtful = False
-        if self._cache.ages.is_minimal:
+        if self._cache.ages.is_minimal(inode.key):
             return vouched_until <= self._cache.now()
         if inode.agreed_at == self._cache.changes and self._cache.now() < inode.agreed_until:
             return False
@@ -151,7 +151,7 @@ class VersionCheck:
         inode.asked_at = max(inode.asked_at, asked_at)
         inode.vouched_until = self._cache.now() + MINIMAL.seconds if is_news else -math.inf
         inode.is_doubtful &= not is_news
-        return not (is_news and self._cache.ages.is_minimal)
+        return not (is_news and self._cache.ages.is_minimal(inode.key))
 
     def may_answer(self, inode: Inode) -> bool:
         """Whether a look-up may answer with an expired record: the next step will ask S3.

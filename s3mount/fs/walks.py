@@ -199,13 +199,14 @@ class SubtreeWalks:
 
     def _start(self, parent: Parent, front: Front, key: str) -> None:
         self._close(front)
+        most_pages = _AHEAD_MINIMAL if self._cache.ages.is_minimal(parent.key) else parent.ahead_pages
         stream = PageStream(
             self._store,
             self._nursery,
             parent.key,
             delimiter="",
             start_after=key,  # which skips a marker; and what is just before it skips the directory on some servers
-            ahead_pages=min(parent.ahead_pages, _AHEAD_MINIMAL) if self._cache.ages.is_minimal else parent.ahead_pages,
+            ahead_pages=min(parent.ahead_pages, most_pages),
             clock=self._cache.now,
         )
         front.walk = SubtreeWalk(stream, parent.key, just_before(key))

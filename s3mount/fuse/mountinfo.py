@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 FILE_SYSTEM_TYPE = "fuse.s3mount"
+#: Where somebody mounts at the first access.
+AUTOMOUNT_TYPE = "autofs"
 #: The kernel escapes these.
 _ESCAPES = {"\\040": " ", "\\011": "\t", "\\012": "\n", "\\134": "\\"}
 
@@ -46,6 +48,14 @@ def mounted_on(path: str) -> Mounted | None:
 def mounts_on(path: str) -> list[Mounted]:
     """All that is mounted on exactly this directory, the one that is seen last."""
     return [mounted for mounted in mounts() if mounted.target == path]
+
+
+def is_automounted(path: str) -> bool:
+    """Whether an automounter may be waiting for a mount on this directory.
+
+    The kernel has everybody wait with it who as much as names the directory, but its own process group.
+    """
+    return any(each.kind == AUTOMOUNT_TYPE for each in mounts_on(path))
 
 
 def _unescaped(text: str) -> str:

@@ -1,5 +1,6 @@
 """How a mount is shown by the kernel, as mount options.  Nothing is imported that a small process should not have."""
 
+import re
 from dataclasses import dataclass
 
 from s3mount.fuse.handshake import MIN_BACKGROUND
@@ -10,9 +11,11 @@ class FuseConfig:
     """How the kernel shows the mount.
 
     Attributes:
+        mount_point: a directory, or /dev/fd/N for a connection that the caller made.
         source: what `mount` and `df` show in the first column.
         max_background: see `InitReply`.
         read_ahead_kib: what to ask the kernel for; None leaves it alone.
+        is_noexec: programs on the mount cannot be executed.
     """
 
     mount_point: str
@@ -23,6 +26,12 @@ class FuseConfig:
     is_read_only: bool = True
     max_background: int = MIN_BACKGROUND
     read_ahead_kib: int | None = None
+    is_noexec: bool = False
+
+    @property
+    def descriptor(self) -> int | None:
+        """See `passed_descriptor`."""
+        return passed_descriptor(self.mount_point)
 
     @property
     def options(self) -> set[str]:
@@ -37,6 +46,13 @@ class FuseConfig:
             "default_permissions": self.allow_other or self.allow_root,
             "auto_unmount": self.auto_unmount,
             "ro": self.is_read_only,
+            "noexec": self.is_noexec,
         }
         fixed = {"nosuid", "nodev", "noatime", f"fsname={self.source}", "subtype=s3mount"}
         return fixed | {name for name, is_on in chosen.items() if is_on}
+
+
+def passed_descriptor(mount_point: str) -> int | None:
+    """The descriptor of a connection that the caller made, which /dev/fd/N stands for; None for a directory."""
+    match = re.fullmatch(r"/dev/fd/(\d{1,9})", mount_point)
+    return int(match[1]) if match else None

@@ -27,6 +27,7 @@ import pyfuse3
 import trio
 
 from s3mount.errors import FuseUnavailable
+from s3mount.fuse import passed
 from s3mount.fuse.device import introduce, mount
 from s3mount.fuse.handshake import RESEND, InitFlag, InitRequest, Wishes
 from s3mount.fuse.operations import Operations
@@ -83,11 +84,14 @@ class Connection:
 
 
 def connected(config: FuseConfig) -> Connection:
-    """Mount, and answer the kernel's INIT.
+    """Mount, unless the caller did, and answer the kernel's INIT.
 
     Raises:
         OSError, ValueError: that cannot be done here, and nothing is mounted.
+        FuseUnavailable: what the caller passed cannot be served.
     """
+    if config.descriptor is not None:
+        return Connection(*passed.adopt(config.descriptor, Wishes(config.max_background)))
     with ExitStack() as stack:
         device = stack.enter_context(closing(mount(config.mount_point, config.options)))
         offer = introduce(device.fd, Wishes(config.max_background))

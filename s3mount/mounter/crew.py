@@ -168,8 +168,9 @@ class Crew:
         self._standby_at = self._clock() + pause_s
         log.error(
             "process %d, the standby, %s: if the daemon dies now, calls wait until another can be started; "
-            "see the lines above, and whether s3mount is installed properly; next try in %g s",
-            standby.pid, say_cause(code), pause_s,
+            "%s; next try in %g s",
+            standby.pid, say_cause(code),
+            standby.reason or "see the lines above, and whether s3mount is installed properly", pause_s,
         )  # fmt: skip
 
     def _start(self) -> Offspring | None:

@@ -91,7 +91,7 @@ def test_the_kernel_gets_what_is_left(cache: MetadataCache, timer: Timer) -> Non
     for elapsed, left in [(0.0, 1.0), (0.5, 0.5), (1.0, 0.0), (5.0, 0.0)]:
         timer.now = asked_at + elapsed
         assert cache.ages.remaining(record) == left
-        assert cache.ages.remaining_since(asked_at) == left
+        assert cache.ages.remaining_since("a", asked_at) == left
 
 
 def test_a_dropped_path_asks_again(cache: MetadataCache) -> None:

@@ -160,8 +160,8 @@ def test_indefinite_has_no_end_but_the_kernel_is_told_one(timer: Timer) -> None:
     timer.now += 365 * 86400.0
     assert (cache.get("a"), cache.get("b")) == (record, absence)
     assert cache.listing("d/") is not None
-    assert cache.ages.remaining(record) == cache.ages.remaining(absence) == cache.ages.fresh_s == HUNDRED_YEARS_S
-    assert cache.ages.remaining_since(timer.now) == HUNDRED_YEARS_S
+    assert cache.ages.remaining(record) == cache.ages.remaining(absence) == cache.ages.fresh_s("a") == HUNDRED_YEARS_S
+    assert cache.ages.remaining_since("a", timer.now) == HUNDRED_YEARS_S
     cache.check_invariants()
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
+from s3mount.cli.configfile import PATH_KEYS
 from s3mount.cli.mount import main
 from s3mount.daemon import exits
 from s3mount.fuse import boundary
@@ -67,6 +68,13 @@ def test_every_variable_is_documented() -> None:
     _, _, section = CONFIGURATION.partition("## Environment variables")
     documented = {name for row in table_rows(section) for name in re.findall(r"`([A-Z0-9_]+)`", row[0])}
     assert read <= documented
+
+
+def test_every_key_of_a_section_is_documented() -> None:
+    """The table of what a section for paths may say has the keys that it may, in the program's order."""
+    _, _, section = CONFIGURATION.partition("### Sections for paths")
+    section = section.partition("\n## ")[0]
+    assert [row[0].strip("`") for row in table_rows(section)[2:]] == list(PATH_KEYS)
 
 
 def test_every_exit_code_is_documented() -> None:

@@ -35,6 +35,7 @@ FLAGS = {
     "--no-log", "--version", "--without-listing", "--metadata-ttl", "--negative-metadata-ttl",
     "--max-threads", "--no-kernel-tuning", "--read-ahead-kib",
     "--on-outage", "--log-json", "--metrics",
+    "--config", "--check-config", "-o", "--noexec", "--fsname",
     "--cache", "--max-cache-size", "--cache-min-free", "--cache-block-size", "--cache-policy", "--cache-group",
     "--rw", "--allow-overwrite", "--allow-delete", "--write-part-size", "--upload-checksums", "--storage-class",
     "--sse", "--sse-kms-key-id", "--infer-content-type", "--spool-dir", "--no-spool-streamed", "--no-dir-markers",
@@ -114,6 +115,9 @@ def test_defaults() -> None:
         (["--allow-other"], "fuse.allow_other", True),
         (["--allow-root"], "fuse.allow_root", True),
         (["--auto-unmount"], "fuse.auto_unmount", True),
+        (["--noexec"], "fuse.is_noexec", True),
+        (["--fsname", "mountpoint-s3"], "fuse.source", "mountpoint-s3"),
+        (["-o", "ro,_netdev,uid=1234"], "owner.uid", 1234),
         (["--read-ahead-kib", "128"], "fuse.read_ahead_kib", 128),
         (["--no-kernel-tuning"], "fuse.read_ahead_kib", None),
         (["--no-kernel-tuning", "--read-ahead-kib", "512"], "fuse.read_ahead_kib", None),
@@ -177,6 +181,7 @@ def test_mount_options() -> None:
     assert {"nosuid", "nodev", "fsname=bucket", "subtype=s3mount"} <= plain
     assert "default_permissions" not in plain
     assert configured("--auto-unmount").fuse.options == plain | {"auto_unmount"}
+    assert configured("--noexec").fuse.options == plain | {"noexec"}
     for flag in ("allow-other", "allow-root"):
         assert configured(f"--{flag}").fuse.options == plain | {flag.replace("-", "_"), "default_permissions"}
 
@@ -241,6 +246,7 @@ def test_flags_win_over_the_environment() -> None:
         (["--endpoint-url", "ftp://host"], {}, "is not a URL"),
         (["--endpoint-url", "http://"], {}, "is not a URL"),
         (["--endpoint-url", "http://[::1"], {}, "is not a URL"),
+        (["--endpoint-url", "https://user:word@host"], {}, "--endpoint-url has a user or a password in it"),
         (["--endpoint-url", "http://host:99999"], {}, "is not a URL"),
         ([], {"AWS_ENDPOINT_URL": "host"}, "AWS_ENDPOINT_URL 'host' is not a URL"),
         ([], {"AWS_ENDPOINT_URL_S3": "host"}, "AWS_ENDPOINT_URL_S3 'host' is not a URL"),

@@ -12,6 +12,7 @@ from s3mount.cache.metadata import MetadataCache
 from s3mount.core.attrs import FileAttrs, Ownership
 from s3mount.core.inodes import InodeTable
 from s3mount.core.ledger import Ledger
+from s3mount.core.policies import PathPolicies
 from s3mount.errors import NameNotFound, StaleInode
 from s3mount.fs.blocks import BlockStore
 from s3mount.fs.budget import ByteBudget
@@ -118,20 +119,22 @@ async def file_system(
     notifier: KernelNotifier | None = None,
     disk: DiskCache | None = None,
     ledger: Ledger | None = None,
+    policies: PathPolicies | None = None,
 ) -> AsyncIterator[Mounted]:
     """A file system on `store`; every invariant is checked, and every gauge is zero, when it ends.
 
     Args:
         disk: that runs.
         ledger: has what a file system before this one left, and notes for the next.
+        policies: of some paths; `disk` has its own.
     """
     async with trio.open_nursery() as nursery:
-        cache = MetadataCache(trio.current_time, metadata)
+        cache = MetadataCache(trio.current_time, metadata, policies)
         budget = ByteBudget(budget_bytes)
         lister = DirectoryLister(store, cache, nursery)
         waits = ReaderWaits()
         content = ContentReader(store, disk)
-        blocks = BlockStore(content, budget, nursery, part_size, waits)
+        blocks = BlockStore(content, budget, nursery, part_size, waits, policies=policies)
         resolver = Resolver(NameProbe(store, lister), cache, MissCounter(lister, nursery))
         filesystem = S3FileSystem(
             InodeTable(prefix, ledger),
