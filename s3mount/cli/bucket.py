@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+import click
+
 from s3mount.core.location import Location
 from s3mount.errors import BadOption
 from s3mount.store.session import S3Config
@@ -12,6 +14,21 @@ from s3mount.store.session import S3Config
 #: AWS_MAX_ATTEMPTS where it is not set: Mountpoint's choice, twice that of the SDKs, because a
 #: training job cannot retry.
 _DEFAULT_MAX_ATTEMPTS = 10
+
+#: In the order --help shows them.
+BUCKET_FLAGS = [
+    click.option("--prefix", metavar="PREFIX", help="Mount only the keys under this prefix; it must end with /."),
+    click.option("--region", metavar="REGION", help="Region of the bucket.  [default: found out from the bucket]"),
+    click.option("--endpoint-url", metavar="URL", help="An S3-compatible server, or another endpoint of AWS."),
+    click.option("--force-path-style", is_flag=True, help="Address the bucket in the path, not in the host name."),
+    click.option("--profile", metavar="NAME", help="Profile of the AWS configuration files."),
+    click.option("--no-sign-request", is_flag=True, help="Send unsigned requests: for public buckets."),
+    click.option("--requester-pays", is_flag=True, help="Accept to pay for the requests."),
+    click.option("--expected-bucket-owner", metavar="ACCOUNT", help="Fail unless this account owns the bucket."),
+    click.option("--without-listing", is_flag=True,
+         help="The credentials may read objects but not list the bucket: known paths open, listing says EACCES."),
+    click.option("--ca-bundle", type=click.Path(exists=True, dir_okay=False), help="PEM file of trusted authorities."),
+]  # fmt: skip
 
 
 def s3_config(location: Location, flags: Mapping[str, Any], environ: Mapping[str, str]) -> S3Config:

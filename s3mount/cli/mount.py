@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import click
 
 from s3mount import __version__
-from s3mount.cli.bucket import s3_config
+from s3mount.cli.bucket import BUCKET_FLAGS, s3_config
 from s3mount.cli.cache import CACHE_FLAGS, cache_config
 from s3mount.cli.configuration import CONFIG_FLAG, ENVIRONMENT_PREFIX, arguments_for_successors, check_flag
 from s3mount.cli.fstab import flags_of
@@ -51,17 +51,7 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
     for option in reversed([
         CONFIG_FLAG,
         check_flag(lambda *said: build_config(*said)),  # noqa: PLW0108  defined below
-        flag("--prefix", metavar="PREFIX", help="Mount only the keys under this prefix; it must end with /."),
-        flag("--region", metavar="REGION", help="Region of the bucket.  [default: found out from the bucket]"),
-        flag("--endpoint-url", metavar="URL", help="An S3-compatible server, or another endpoint of AWS."),
-        flag("--force-path-style", is_flag=True, help="Address the bucket in the path, not in the host name."),
-        flag("--profile", metavar="NAME", help="Profile of the AWS configuration files."),
-        flag("--no-sign-request", is_flag=True, help="Send unsigned requests: for public buckets."),
-        flag("--requester-pays", is_flag=True, help="Accept to pay for the requests."),
-        flag("--expected-bucket-owner", metavar="ACCOUNT", help="Fail unless this account owns the bucket."),
-        flag("--without-listing", is_flag=True,
-             help="The credentials may read objects but not list the bucket: known paths open, listing says EACCES."),
-        flag("--ca-bundle", type=click.Path(exists=True, dir_okay=False), help="PEM file of trusted authorities."),
+        *BUCKET_FLAGS,
         flag("--allow-other", is_flag=True, help="Let other users use the mount."),
         flag("--allow-root", is_flag=True, help="Let root use the mount."),
         flag("--uid", type=click.IntRange(0, MAX_ID), help="Owner of every file.  [default: you]"),
@@ -189,9 +179,7 @@ def build_config(
     )
     host = this_host()
     crt, guard, read = size_components(limits, host)
-    if limits.memory_target is not None and limits.memory_target > host.memory_bytes:
-        may = f"more than the {format_size(host.memory_bytes)} that this process may use"
-        click.echo(f"s3mount: --memory-target {format_size(limits.memory_target)} is {may}", err=True)
+    _warn_of_memory(limits.memory_target, host.memory_bytes)
     if descriptor is not None and flags["auto_unmount"]:
         raise BadOption(f"--auto-unmount: {directory} is mounted by the caller, who unmounts it, too")
     if flags["allow_other"] and flags["allow_root"]:
@@ -227,6 +215,12 @@ def build_config(
         has_takeover=descriptor is None and not flags["no_takeover"],
         hang_timeout_s=flags["hang_timeout"],
     )
+
+
+def _warn_of_memory(target: int | None, usable: int) -> None:
+    if target is not None and target > usable:
+        may = f"more than the {format_size(usable)} that this process may use"
+        click.echo(f"s3mount: --memory-target {format_size(target)} is {may}", err=True)
 
 
 def _fail(error: S3MountError) -> NoReturn:

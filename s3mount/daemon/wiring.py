@@ -118,13 +118,8 @@ async def components(config: MountConfig, keeper: Keeper) -> AsyncIterator[Compo
         if connection.root_page is not None:
             lister.remember_page(root_key, connection.root_page, connection.root_asked_at)
         budget = ByteBudget(config.read.budget_bytes)
-        heap = HeapLimit(config.read.memory_target)
         watch = MemoryWatch(budget, MemoryUse(), keeper)
-
-        def grew(n_bytes: int) -> None:
-            heap.grew(n_bytes)
-            watch.grew(n_bytes)
-
+        grew = _growth(HeapLimit(config.read.memory_target), watch)
         misses = MissCounter(lister, nursery)
         resolver = Resolver(NameProbe(store, lister, may_list=config.s3.may_list), cache, misses)
         notifier = ThreadNotifier()
@@ -155,6 +150,14 @@ async def components(config: MountConfig, keeper: Keeper) -> AsyncIterator[Compo
             writes, waits, store,
         )  # fmt: skip
         await _end(writes, nursery)
+
+
+def _growth(heap: HeapLimit, watch: MemoryWatch) -> Callable[[int], None]:
+    def grew(n_bytes: int) -> None:
+        heap.grew(n_bytes)
+        watch.grew(n_bytes)
+
+    return grew
 
 
 async def _writing(config: MountConfig, shared: Shared) -> Writing | None:
