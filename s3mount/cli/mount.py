@@ -1,27 +1,27 @@
 """`s3mount BUCKET DIRECTORY`: options and environment → MountConfig, and nothing else.
 
 Only this package reads argv and the environment.  Flag names are Mountpoint's for the same
-things, so that scripts carry over; a flag that does nothing does not exist, with two exceptions:
---read-only is what this mount always is, and --max-threads limits threads that are not there.
+things, so that scripts carry over; a flag that does nothing does not exist, with one exception:
+--max-threads limits threads that are not there.
 """
 
-import contextlib
 import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
 from s3mount import __version__
 from s3mount.cli.bucket import s3_config
 from s3mount.cli.cache import CACHE_FLAGS, cache_config
-from s3mount.cli.configuration import CONFIG_FLAG, ENVIRONMENT_PREFIX, arguments_for_successors, check_flag
-from s3mount.cli.fstab import flags_of
-from s3mount.cli.serving import Command, NoParent, fail, serve
+from s3mount.cli.configuration import CONFIG_FLAG, ENVIRONMENT_PREFIX, arguments_for_successors, check_flag, sections
+from s3mount.cli.serving import Command, NoParent, serve
+from s3mount.cli.usage import MountCommand
 from s3mount.cli.values import DURATION, MAX_ID, MODE, OUTAGE, TTL, size_in
+from s3mount.cli.writing import WRITE_FLAGS, writing_config
 from s3mount.config import (
     DEFAULT_GBPS,
     DEFAULT_PART_SIZE,
@@ -34,7 +34,7 @@ from s3mount.core.attrs import Ownership
 from s3mount.core.backoff import Patience
 from s3mount.core.location import parse_location
 from s3mount.daemon import background, rundir
-from s3mount.errors import BadOption, S3MountError
+from s3mount.errors import BadOption
 from s3mount.fuse.handshake import background_limit
 from s3mount.fuse.kernel import READ_AHEAD_KIB, READ_AHEAD_RANGE_KIB
 from s3mount.fuse.options import FuseConfig, passed_descriptor
@@ -62,7 +62,6 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
         flag("--without-listing", is_flag=True,
              help="The credentials may read objects but not list the bucket: known paths open, listing says EACCES."),
         flag("--ca-bundle", type=click.Path(exists=True, dir_okay=False), help="PEM file of trusted authorities."),
-        flag("--read-only", is_flag=True, help="Mount read-only; this version always does."),
         flag("--allow-other", is_flag=True, help="Let other users use the mount."),
         flag("--allow-root", is_flag=True, help="Let root use the mount."),
         flag("--uid", type=click.IntRange(0, MAX_ID), help="Owner of every file.  [default: you]"),
@@ -81,6 +80,7 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
         flag("--negative-metadata-ttl", type=TTL, metavar="TIME",
              help="How long to believe that a name is absent.  [default: --metadata-ttl]"),
         *CACHE_FLAGS,
+        *WRITE_FLAGS,
         flag("--part-size", type=size_in(1), default=DEFAULT_PART_SIZE, metavar="BYTES",
              help="Size of the largest GET.  [default: 8 MiB]"),
         flag("--maximum-throughput-gbps", type=float, default=DEFAULT_GBPS, show_default=True,
@@ -106,37 +106,8 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-class OneLineUsage(click.Command):
-    """A flag that click refuses is reported as any other bad option: in one line."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Raises BadOption."""
-        try:
-            return super().parse_args(ctx, args)
-        except click.UsageError as error:
-            line = error.format_message().rstrip(".")
-            raise BadOption(f"{line}; {ctx.info_name} --help lists the options") from error
-
-    def main(self, *args: Any, **extra: Any) -> Any:
-        """As a program: ends with an exit code."""
-        try:
-            return super().main(*args, **extra)
-        except S3MountError as error:
-            _fail(error)
-
-
-class _MountCommand(OneLineUsage):
-    """What -o says is said by flags."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        with contextlib.suppress(click.UsageError):  # which is found again
-            options = self.make_parser(ctx).parse_args(list(args))[0].get("options", [])
-            args = [*flags_of(options, self.params), *args]
-        return super().parse_args(ctx, args)
-
-
 @click.command(
-    cls=_MountCommand,
+    cls=MountCommand,
     context_settings={
         "help_option_names": ["-h", "--help"],
         "max_content_width": 100,
@@ -194,6 +165,7 @@ def build_config(
     if flags["allow_other"] and flags["allow_root"]:
         raise BadOption("--allow-other and --allow-root exclude each other")
     s3 = s3_config(location, flags, environ)
+    writing = writing_config(flags, environ, s3, mount_point)
     return MountConfig(
         s3=s3,
         crt=crt,
@@ -201,23 +173,18 @@ def build_config(
         patience=Patience(guard.deadline_s, flags["on_outage"], s3.max_attempts),
         read=read,
         metadata=metadata_config(
-            flags["metadata_ttl"], flags["negative_metadata_ttl"], has_disk_cache=bool(flags["cache"])
+            flags["metadata_ttl"],
+            flags["negative_metadata_ttl"],
+            has_disk_cache=bool(flags["cache"]),
+            is_rw=writing.policy.is_rw,
         ),
+        writing=writing,
         cache=cache_config(flags, mount_point, read.disk_queue_bytes),
         owner=_owner(flags),
-        fuse=FuseConfig(
-            mount_point,
-            flags["fsname"] or location.label,
-            flags["allow_other"],
-            flags["allow_root"],
-            flags["auto_unmount"],
-            max_background=background_limit(crt.connections),
-            read_ahead_kib=None if flags["no_kernel_tuning"] else flags["read_ahead_kib"],
-            is_noexec=flags["noexec"],
-        ),
+        fuse=_fuse_config(flags, mount_point, location.label, background_limit(crt.connections)),
         log=_log_config(flags, mount_point),
         runtime_directory=rundir.own_directory(environ),
-        paths=() if flags["config"] is None else flags["config"].paths,
+        paths=sections(flags),
         has_takeover=descriptor is None and not flags["no_takeover"],
         hang_timeout_s=flags["hang_timeout"],
     )
@@ -232,6 +199,20 @@ def _owner(flags: Mapping[str, Any]) -> Ownership:
     )
 
 
+def _fuse_config(flags: Mapping[str, Any], mount_point: str, label: str, max_background: int) -> FuseConfig:
+    return FuseConfig(
+        mount_point,
+        flags["fsname"] or label,
+        flags["allow_other"],
+        flags["allow_root"],
+        flags["auto_unmount"],
+        is_read_only=flags["read_only"],
+        max_background=max_background,
+        read_ahead_kib=None if flags["no_kernel_tuning"] else flags["read_ahead_kib"],
+        is_noexec=flags["noexec"],
+    )
+
+
 def _log_config(flags: Mapping[str, Any], mount_point: str) -> LogConfig:
     if flags["no_log"] and (flags["debug"] or flags["log_directory"]):
         raise BadOption("--no-log excludes --debug and --log-directory")
@@ -241,7 +222,3 @@ def _log_config(flags: Mapping[str, Any], mount_point: str) -> LogConfig:
     if directory.is_relative_to(mount_point):
         raise BadOption(f"the log directory {str(directory)!r} lies inside the mount point; choose another")
     return LogConfig(directory, is_debug=flags["debug"])
-
-
-def _fail(error: S3MountError) -> NoReturn:
-    sys.exit(fail(error))

@@ -15,6 +15,7 @@ from s3mount.core.policies import PathPolicies
 from s3mount.daemon.allocator import HeapLimit, trim
 from s3mount.daemon.keeper import Keeper
 from s3mount.daemon.pressure import MemoryWatch
+from s3mount.daemon.writing import Shared, Writing, writing
 from s3mount.fs.blocks import BlockStore
 from s3mount.fs.budget import ByteBudget
 from s3mount.fs.content import ContentReader
@@ -31,6 +32,7 @@ from s3mount.fuse.boundary import Boundary
 from s3mount.fuse.notify import ThreadNotifier
 from s3mount.fuse.operations import Operations
 from s3mount.fuse.quarantine import Quarantine
+from s3mount.fuse.writing import WritingOperations
 from s3mount.limits import MemoryUse
 from s3mount.store.catalogue import SplitCatalogue
 from s3mount.store.connect import Connection, connect
@@ -60,6 +62,7 @@ class Components:
     selector: Selector
     inventory: Inventory | None
     warmer: Warmer | None
+    writing: Writing | None
 
     @property
     def statistics(self) -> dict[str, Callable[[], object]]:
@@ -71,6 +74,7 @@ class Components:
             "read budget": self.budget.statistics,
             "memory": self.watch.statistics,
             "notifications": self.notifier.statistics,
+            **({} if self.writing is None else self.writing.statistics),
         }
 
 
@@ -108,13 +112,11 @@ async def components(config: MountConfig, keeper: Keeper) -> AsyncIterator[Compo
             heap.grew(n_bytes)
             watch.grew(n_bytes)
 
-        misses = MissCounter(lister, nursery)
-        resolver = Resolver(NameProbe(store, lister, may_list=config.s3.may_list), cache, misses)
-        notifier = ThreadNotifier()
-        waits = ReaderWaits()
+        probe = NameProbe(store, lister, may_list=config.s3.may_list)
+        resolver = Resolver(probe, cache, MissCounter(lister, nursery))
+        notifier, waits = ThreadNotifier(), ReaderWaits()
         content = ContentReader(store, disk)
-        part_size = config.read.part_size
-        blocks = BlockStore(content, budget, nursery, part_size, waits, grew=grew, policies=policies)
+        blocks = BlockStore(content, budget, nursery, config.read.part_size, waits, grew=grew, policies=policies)
         filesystem = S3FileSystem(
             InodeTable(root_key, keeper.ledger(f"{config.s3.origin}/{root_key}")),
             lister=lister,
@@ -126,15 +128,40 @@ async def components(config: MountConfig, keeper: Keeper) -> AsyncIterator[Compo
             give_back=trim,
         )
         boundary = Boundary(config.patience.total_s + _NAMING_S, keeper.marks)
-        operations = Operations(filesystem, boundary)
+        writes = await _writing(config, Shared(connection, store, budget, nursery, filesystem.tree, policies))
+        operations = _operations(filesystem, boundary, writes)
         quarantine = Quarantine(operations, keeper.marks, filesystem)
         quarantine.take_over(by_own_fault=keeper.is_to_blame)
         nursery.start_soon(watch.run, filesystem)
         on_demand = _on_demand(config, store, resolver, disk, budget)
         yield Components(
-            operations, boundary, filesystem, notifier, guarded, budget, disk, watch, connection.region, *on_demand
-        )
-        nursery.cancel_scope.cancel()
+            operations, boundary, filesystem, notifier, guarded, budget, disk, watch, connection.region, *on_demand,
+            writes,
+        )  # fmt: skip
+        await _end(writes, nursery)
+
+
+async def _writing(config: MountConfig, shared: Shared) -> Writing | None:
+    if config.writing.policy.is_read_only:
+        return None
+    writes = writing(config, shared)
+    await writes.files.recover()
+    return writes
+
+
+async def _end(writes: Writing | None, nursery: trio.Nursery) -> None:
+    if writes is not None:
+        await writes.save()
+    nursery.cancel_scope.cancel()
+    if writes is not None:
+        with trio.CancelScope(shield=True):
+            await writes.close()
+
+
+def _operations(filesystem: S3FileSystem, boundary: Boundary, writes: Writing | None) -> Operations:
+    if writes is None:
+        return Operations(filesystem, boundary)
+    return WritingOperations(filesystem, boundary, writes.files, writes.names)
 
 
 @asynccontextmanager

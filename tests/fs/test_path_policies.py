@@ -66,7 +66,7 @@ async def test_a_new_checkpoint_is_seen_while_the_data_set_costs_nothing(autojum
             store.counts.clear()
             for name in names:
                 attrs = await mounted.walk(name)
-                mounted.fs.release(await mounted.fs.open(attrs.ino, for_writing=False))
+                mounted.fs.release(await mounted.fs.open(attrs.ino))
             assert len(await mounted.names((await mounted.walk("datasets")).ino)) == 20
             with pytest.raises(NameNotFound):
                 await mounted.walk("datasets/missing")
@@ -132,7 +132,7 @@ async def test_what_a_section_keeps_on_disk(work: Path) -> None:
 async def wait_for_gets(store: FakeStore, mounted: Mounted, path: str) -> int:
     """What the first small read of a file, and what it starts, brings."""
     attrs = await mounted.walk(path)
-    handle = await mounted.fs.open(attrs.ino, for_writing=False)
+    handle = await mounted.fs.open(attrs.ino)
     store.counts.clear()
     await mounted.read(handle, 5 * MIB, 4096)
     await trio.sleep(5)
