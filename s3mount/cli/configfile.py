@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import click
 
 from s3mount.cli.toml_lines import Table, lines_of
-from s3mount.cli.values import MODE, PATH_POLICY, TTL
+from s3mount.cli.values import ACCESS, MODE, PATH_POLICY, TTL
 from s3mount.core.policies import PathPolicy, Pattern
 from s3mount.errors import BadOption
 
@@ -36,7 +36,7 @@ PATH_KEYS: dict[str, tuple[str, click.ParamType[Any] | None]] = {
     "metadata-ttl": ("ttl", TTL),
     "negative-metadata-ttl": ("negative_ttl", TTL),
     "cache-policy": ("cache", PATH_POLICY),
-    "read-only": ("is_read_only", None),
+    "access": ("is_read_only", ACCESS),
     "whole-file": ("is_whole", None),
 }
 #: Flags that are about the command itself.

@@ -20,6 +20,7 @@ import click
 from click.core import ParameterSource
 
 from s3mount.cli.configfile import DIRECTORY, SUFFIX, ConfigFile, Problem, locate, read
+from s3mount.core.policies import PathPolicy
 from s3mount.daemon.exits import ExitCode
 from s3mount.errors import BadOption, S3MountError
 
@@ -55,6 +56,19 @@ def under_environment(settings: Mapping[str, Any], environ: Mapping[str, str]) -
     return {
         name: value for name, value in settings.items() if not any(environ.get(each) for each in _OF_AWS.get(name, ()))
     }
+
+
+def sections(flags: Mapping[str, Any]) -> tuple[tuple[str, PathPolicy], ...]:
+    """What the file says of paths, in order.
+
+    Raises:
+        BadOption: it contradicts the flags.
+    """
+    paths: tuple[tuple[str, PathPolicy], ...] = () if flags["config"] is None else flags["config"].paths
+    for pattern, said in paths:
+        if flags["read_only"] and said.is_read_only is False:
+            raise BadOption(f'--read-only excludes access = "rw" for the path {pattern!r}')
+    return paths
 
 
 CONFIG_FLAG = click.option(

@@ -2,7 +2,9 @@
 
 A name is a flag's long name without its dashes; an underscore is as good as a dash, since FUSE spells its own options
 so.  What other programs read in the same place (`_netdev`, `x-systemd.automount`) is passed over, and so is what this
-mount is in any case (`nosuid`, `noatime`).  Any other name is an error, so that none is lost by a slip.
+mount is in any case (`nosuid`, `noatime`).  `rw` among them: mount(8) says it of every mount that is not `ro`, and the
+flag of that name means more, so here it is called `read-write`.  Any other name is an error, so that none is lost by a
+slip.
 
 Commas in a value: with a backslash before them, or the value in double quotes.  A backslash makes any character
 ordinary; with three octal digits it is the character of that number, as in fstab (`\\040` is a space).
@@ -24,7 +26,7 @@ _PASSED_OVER = frozenset({
     "norelatime", "strictatime", "nostrictatime", "lazytime", "nolazytime", "nomand", "silent", "loud",
 })  # fmt: skip
 _PRIVATE = re.compile(r"(x-|X-|comment=|uhelper=|user=|helper=).*", re.DOTALL)
-_OTHER_NAMES = {"ro": "read-only", "read-write": "rw"}
+_OTHER_NAMES = {"ro": "read-only", "read-write": "rw", "read_write": "rw"}
 #: One option: pieces in quotes, escaped characters, others.
 _OPTION = re.compile(r'(?:"[^"]*"|\\.|[^,\\"])+', re.DOTALL)
 _PIECE = re.compile(r'"(?P<quoted>[^"]*)"|\\(?P<octal>[0-3][0-7]{2})|\\(?P<escaped>.)|(?P<plain>[^\\"]+)', re.DOTALL)
@@ -45,13 +47,13 @@ def flags_of(given: Iterable[str], parameters: Sequence[click.Parameter], *, is_
     known |= {each.name: each for each in parameters if each.name == "config"}
     flags = []
     for option in (_unquoted(found[0]) for text in given for found in _OPTION.finditer(text)):
-        if option in _PASSED_OVER:  # mount(8) always says rw, which is not --rw
-            continue
         name, equals, value = option.partition("=")
         name = _OTHER_NAMES.get(name, name.replace("_", "-"))
+        if option in _PASSED_OVER or _PRIVATE.fullmatch(option):
+            continue
         if name in known:
             flags.append(_flag(name, value if equals else None, known))
-        elif not _PRIVATE.fullmatch(option) and not is_sloppy:
+        elif not is_sloppy:
             raise _unknown(option, get_close_matches(name, known, 1))
     return flags
 

@@ -13,8 +13,9 @@ import sys
 import click
 
 from s3mount.cli.fstab import flags_of
-from s3mount.cli.mount import OneLineUsage, build_config
+from s3mount.cli.mount import build_config
 from s3mount.cli.mount import main as mount
+from s3mount.cli.usage import OneLineUsage
 from s3mount.daemon.exits import ExitCode
 
 #: mount(8), "EXIT STATUS".

@@ -5,22 +5,21 @@ things, so that scripts carry over; a flag that does nothing does not exist, wit
 --max-threads limits threads that are not there.
 """
 
-import contextlib
 import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
 from s3mount import __version__
 from s3mount.cli.bucket import BUCKET_FLAGS, s3_config
 from s3mount.cli.cache import CACHE_FLAGS, cache_config
-from s3mount.cli.configuration import CONFIG_FLAG, ENVIRONMENT_PREFIX, arguments_for_successors, check_flag
-from s3mount.cli.fstab import flags_of
+from s3mount.cli.configuration import CONFIG_FLAG, ENVIRONMENT_PREFIX, arguments_for_successors, check_flag, sections
 from s3mount.cli.sections import fuse_config, log_config, owner
-from s3mount.cli.serving import Command, NoParent, fail, serve
+from s3mount.cli.serving import Command, NoParent, serve
+from s3mount.cli.usage import MountCommand
 from s3mount.cli.values import DURATION, MAX_ID, MODE, OUTAGE, TTL, size_in
 from s3mount.cli.writing import WRITE_FLAGS, writing_config
 from s3mount.config import (
@@ -34,7 +33,7 @@ from s3mount.config import (
 from s3mount.core.backoff import Patience
 from s3mount.core.location import parse_location
 from s3mount.daemon import background, rundir
-from s3mount.errors import BadOption, S3MountError
+from s3mount.errors import BadOption
 from s3mount.fuse.handshake import background_limit
 from s3mount.fuse.kernel import READ_AHEAD_KIB, READ_AHEAD_RANGE_KIB
 from s3mount.fuse.options import passed_descriptor
@@ -99,37 +98,8 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-class OneLineUsage(click.Command):
-    """A flag that click refuses is reported as any other bad option: in one line."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Raises BadOption."""
-        try:
-            return super().parse_args(ctx, args)
-        except click.UsageError as error:
-            line = error.format_message().rstrip(".")
-            raise BadOption(f"{line}; {ctx.info_name} --help lists the options") from error
-
-    def main(self, *args: Any, **extra: Any) -> Any:
-        """As a program: ends with an exit code."""
-        try:
-            return super().main(*args, **extra)
-        except S3MountError as error:
-            _fail(error)
-
-
-class _MountCommand(OneLineUsage):
-    """What -o says is said by flags."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        with contextlib.suppress(click.UsageError):  # which is found again
-            options = self.make_parser(ctx).parse_args(list(args))[0].get("options", [])
-            args = [*flags_of(options, self.params), *args]
-        return super().parse_args(ctx, args)
-
-
 @click.command(
-    cls=_MountCommand,
+    cls=MountCommand,
     context_settings={
         "help_option_names": ["-h", "--help"],
         "max_content_width": 100,
@@ -201,17 +171,11 @@ def build_config(
         writing=writing,
         cache=cache_config(flags, mount_point, read.disk_queue_bytes),
         owner=owner(flags),
-        fuse=fuse_config(
-            flags,
-            mount_point,
-            location.label,
-            background_limit(crt.connections),
-            is_read_only=writing.policy.is_read_only_everywhere,
-        ),
+        fuse=fuse_config(flags, mount_point, location.label, background_limit(crt.connections)),
         log=log_config(flags, mount_point, environ),
         metrics=None if flags["metrics"] is None else parse_listen(flags["metrics"]),
         runtime_directory=rundir.own_directory(environ),
-        paths=() if flags["config"] is None else flags["config"].paths,
+        paths=sections(flags),
         has_takeover=descriptor is None and not flags["no_takeover"],
         hang_timeout_s=flags["hang_timeout"],
     )
@@ -221,7 +185,3 @@ def _warn_of_memory(target: int | None, usable: int) -> None:
     if target is not None and target > usable:
         may = f"more than the {format_size(usable)} that this process may use"
         click.echo(f"s3mount: --memory-target {format_size(target)} is {may}", err=True)
-
-
-def _fail(error: S3MountError) -> NoReturn:
-    sys.exit(fail(error))

@@ -22,9 +22,7 @@ def owner(flags: Mapping[str, Any]) -> Ownership:
     )
 
 
-def fuse_config(
-    flags: Mapping[str, Any], mount_point: str, label: str, max_background: int, *, is_read_only: bool
-) -> FuseConfig:
+def fuse_config(flags: Mapping[str, Any], mount_point: str, label: str, max_background: int) -> FuseConfig:
     """How the kernel shows the mount."""
     return FuseConfig(
         mount_point,
@@ -32,7 +30,7 @@ def fuse_config(
         flags["allow_other"],
         flags["allow_root"],
         flags["auto_unmount"],
-        is_read_only=is_read_only,
+        is_read_only=flags["read_only"],
         max_background=max_background,
         read_ahead_kib=None if flags["no_kernel_tuning"] else flags["read_ahead_kib"],
         is_noexec=flags["noexec"],

@@ -75,6 +75,13 @@ def _parse_policy(text: str) -> tuple[str, CachePolicy]:
     return prefix, CachePolicy(name)
 
 
+def _parse_access(text: str) -> bool:
+    """Whether it is read-only."""
+    if text not in ("read-only", "rw"):
+        raise ValueError(f"{text!r} says nothing of who may write; write read-only or rw")
+    return text == "read-only"
+
+
 def _parse_group(text: str) -> int:
     """The number of a unix group; a number need not have a name here."""
     if text.isascii() and text.isdigit() and int(text) <= MAX_ID:
@@ -90,5 +97,6 @@ TTL = _Parsed("time", parse_ttl)
 OUTAGE = _Parsed("outage", _parse_outage)
 MODE = _Parsed("mode", _parse_mode)
 POLICY = _Parsed("policy", _parse_policy)
+ACCESS = _Parsed("access", _parse_access)
 PATH_POLICY = _Parsed("policy", _parse_path_policy)
 GROUP = _Parsed("group", _parse_group)

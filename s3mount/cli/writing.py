@@ -10,7 +10,6 @@ import click
 
 from s3mount.cli.values import size_in
 from s3mount.config import MAX_PART_SIZE, MIN_PART_SIZE
-from s3mount.core.policies import PathPolicies
 from s3mount.errors import BadOption
 from s3mount.fs.object_headers import ObjectHeaders
 from s3mount.fs.write_config import WritingConfig
@@ -70,7 +69,6 @@ def writing_config(
             is_rw=flags["rw"],
             may_overwrite=flags["allow_overwrite"],
             may_delete=flags["allow_delete"],
-            paths=PathPolicies(() if flags["config"] is None else flags["config"].paths, s3.location.prefix),
         ),
         part_size=part_size,
         objects=WriteConfig(

@@ -42,7 +42,7 @@ class PathPolicy:
     Attributes:
         ttl, negative_ttl: how long to believe what is there, and that nothing is.
         cache: what the disk cache does with its content.
-        is_read_only: nothing under it is written, made or removed, though the mount is writable, or the other way.
+        is_read_only: nothing is written, made or removed; or else everything may be.
         is_whole: all of a file is fetched at its first read.
     """
 
@@ -178,6 +178,11 @@ class PathPolicies:
     def is_one_below(self, directory_key: str) -> bool:
         """Whether the same holds for everything below a directory."""
         return not self._patterns or self._find(directory_key).settled is not None
+
+    def may_be_read_only_below(self, directory_key: str) -> bool:
+        """Whether a section that says so could match something below a directory, its name included."""
+        places = self._find(directory_key).places if self._patterns else ()
+        return any(said.is_read_only and left for said, left in zip(self._said, places, strict=False))
 
     def says_anywhere(self, name: str) -> list[object]:
         """What all sections say of a field of `PathPolicy`."""

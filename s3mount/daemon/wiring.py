@@ -120,13 +120,11 @@ async def components(config: MountConfig, keeper: Keeper) -> AsyncIterator[Compo
         budget = ByteBudget(config.read.budget_bytes)
         watch = MemoryWatch(budget, MemoryUse(), keeper)
         grew = _growth(HeapLimit(config.read.memory_target), watch)
-        misses = MissCounter(lister, nursery)
-        resolver = Resolver(NameProbe(store, lister, may_list=config.s3.may_list), cache, misses)
-        notifier = ThreadNotifier()
-        waits = ReaderWaits()
+        probe = NameProbe(store, lister, may_list=config.s3.may_list)
+        resolver = Resolver(probe, cache, MissCounter(lister, nursery))
+        notifier, waits = ThreadNotifier(), ReaderWaits()
         content = ContentReader(store, disk)
-        part_size = config.read.part_size
-        blocks = BlockStore(content, budget, nursery, part_size, waits, grew=grew, policies=policies)
+        blocks = BlockStore(content, budget, nursery, config.read.part_size, waits, grew=grew, policies=policies)
         filesystem = S3FileSystem(
             InodeTable(root_key, keeper.ledger(f"{config.s3.origin}/{root_key}")),
             lister=lister,
@@ -139,7 +137,8 @@ async def components(config: MountConfig, keeper: Keeper) -> AsyncIterator[Compo
         )
         callers = Callers(filesystem.key_of)
         boundary = Boundary(config.patience.total_s + _NAMING_S, keeper.marks, callers)
-        writes = await _writing(config, Shared(connection, store, budget, nursery, filesystem.tree, disk))
+        shared = Shared(connection, store, budget, nursery, filesystem.tree, disk, policies)
+        writes = await _writing(config, shared)
         operations = _operations(filesystem, boundary, writes)
         quarantine = Quarantine(operations, keeper.marks, filesystem)
         quarantine.take_over(by_own_fault=keeper.is_to_blame)
@@ -161,7 +160,7 @@ def _growth(heap: HeapLimit, watch: MemoryWatch) -> Callable[[int], None]:
 
 
 async def _writing(config: MountConfig, shared: Shared) -> Writing | None:
-    if config.writing.policy.is_read_only_everywhere:
+    if config.writing.policy.is_read_only:
         return None
     writes = writing(config, shared)
     await writes.files.recover()

@@ -7,7 +7,7 @@ program wrote before it was killed.  Both are bounded, and the log says what is 
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import trio
 
@@ -15,6 +15,7 @@ from s3mount.cache.disk import DiskCache
 from s3mount.cache.threads import CallThreads
 from s3mount.config import MountConfig
 from s3mount.core.attrs import ObjectId
+from s3mount.core.policies import PathPolicies
 from s3mount.fs.budget import ByteBudget
 from s3mount.fs.draft_content import DraftTools
 from s3mount.fs.drafts import Drafts
@@ -115,6 +116,7 @@ class Shared:
     nursery: trio.Nursery
     tree: Tree
     disk: DiskCache | None
+    policies: PathPolicies
 
 
 def _remember_on(disk: DiskCache | None) -> Callable[[ObjectId, Body], None]:
@@ -131,6 +133,7 @@ def _remember_on(disk: DiskCache | None) -> Callable[[ObjectId, Body], None]:
 def writing(mount: MountConfig, shared: Shared) -> Writing:
     """Put it together."""
     config, client, s3 = mount.writing, shared.connection.client, mount.s3
+    policy = replace(config.policy, paths=shared.policies)
     by_crt = CrtWriter(shared.connection.reader.requests, client, s3, config.objects)
     limits = WriteGuardConfig(mount.guard.deadline_s, mount.guard.max_gets, mount.guard.max_gets)
     guarded = GuardedWriter(by_crt, limits, bucket=s3.location.bucket)
@@ -151,13 +154,13 @@ def writing(mount: MountConfig, shared: Shared) -> Writing:
     names = Namespace(
         shared.tree,
         drafts,
-        config.policy,
+        policy,
         shared.store,
         writer,
         shared.nursery,
         NamespaceConfig(config.has_markers, config.rename_dir_limit),
     )
-    files = FileWrites(shared.tree, drafts, written, config.policy, config.headers, names.removals.settle)
+    files = FileWrites(shared.tree, drafts, written, policy, config.headers, names.removals.settle)
     statistics: dict[str, Callable[[], object]] = {
         "writes": guarded.statistics,
         "uploads": lambda: counts,

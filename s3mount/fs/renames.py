@@ -44,6 +44,8 @@ class Renames:
             return
         await self._names.removals.settle(path)
         old_key, new_key = path + SEPARATOR, new_path + SEPARATOR
+        for each in old_key, new_key:
+            self._names.policy.check_move(each)
         await self._directories.rename(old_key, new_key, is_replacing=replaced is not None)
 
     def check_invariants(self) -> None:

@@ -1,12 +1,13 @@
 """What a mount may change: the switches, and the errors that name them.
 
-    --read-only           nothing                                       EROFS
-    (none)                new files and directories                     EPERM for the rest
-    --allow-overwrite     existing files, when they are cut off to nothing as they are opened
-    --allow-delete        unlink, rmdir
-    --rw                  everything
+--read-only           nothing                                       EROFS
+(none)                new files and directories                     EPERM for the rest
+--allow-overwrite     existing files, when they are cut off to nothing as they are opened
+--allow-delete        unlink, rmdir
+--rw                  everything
 
-A section of the configuration file may say otherwise for some paths: read-only, or everything.
+A section for paths can say one of the outermost two for what it matches; but nothing is changed in a mount that is
+read-only, because the kernel lets nothing through.
 """
 
 from dataclasses import dataclass, field
@@ -17,7 +18,13 @@ from s3mount.errors import NotAllowed, ReadOnlyMount
 
 @dataclass(frozen=True)
 class WritePolicy:
-    """Attributes: whether anything may be changed; whether everything; and what, if not everything; what paths say."""
+    """What may be changed where.
+
+    Attributes:
+        is_read_only, is_rw: whether nothing may be changed, or everything.
+        may_overwrite, may_delete: what, if neither.
+        paths: say otherwise of some.
+    """
 
     is_read_only: bool = True
     is_rw: bool = False
@@ -25,12 +32,7 @@ class WritePolicy:
     may_delete: bool = False
     paths: PathPolicies = field(default_factory=PathPolicies, compare=False)
 
-    @property
-    def is_read_only_everywhere(self) -> bool:
-        """Whether the kernel itself may refuse to write."""
-        return self.is_read_only and False not in self.paths.says_anywhere("is_read_only")
-
-    def _may_all(self, key: str) -> bool:
+    def _is_rw(self, key: str) -> bool:
         said = self.paths.for_key(key).is_read_only
         return self.is_rw if said is None else not said
 
@@ -40,10 +42,21 @@ class WritePolicy:
         Raises:
             ReadOnlyMount.
         """
-        said = self.paths.for_key(key).is_read_only
-        if self.is_read_only if said is None else said:
-            why = "this mount only reads (--read-only)" if said is None else "read-only there by the configuration file"
-            raise ReadOnlyMount(f"{what} {key!r}: {why}")
+        if self.is_read_only:
+            raise ReadOnlyMount(f"{what} {key!r}: this mount only reads (--read-only)")
+        if self.paths.for_key(key).is_read_only:
+            raise ReadOnlyMount(f"{what} {key!r}: a section of the configuration file says that it is read-only")
+
+    def check_move(self, directory_key: str) -> None:
+        """All below a directory comes or goes.
+
+        Raises:
+            ReadOnlyMount: some of it could be read-only.
+        """
+        if self.paths.may_be_read_only_below(directory_key):
+            raise ReadOnlyMount(
+                f"rename {directory_key!r}: a section of the configuration file says that some below it is read-only"
+            )
 
     def check_overwrite(self, key: str, *, is_whole: bool) -> None:
         """An existing file is written; whole: it is opened with O_TRUNC.
@@ -52,7 +65,7 @@ class WritePolicy:
             ReadOnlyMount, NotAllowed.
         """
         self.check_create(key, "write")
-        if self._may_all(key) or (is_whole and self.may_overwrite):
+        if self._is_rw(key) or (is_whole and self.may_overwrite):
             return
         needed = "--allow-overwrite or --rw" if is_whole else "--rw"
         raise NotAllowed(f"{key!r} exists, and this mount does not change what exists: mount with {needed}")
@@ -64,7 +77,7 @@ class WritePolicy:
             ReadOnlyMount, NotAllowed.
         """
         self.check_create(key, "remove")
-        if not (self._may_all(key) or self.may_delete):
+        if not (self._is_rw(key) or self.may_delete):
             raise NotAllowed(f"{key!r} is not removed: mount with --allow-delete or --rw")
 
     def check_edit(self, key: str, what: str) -> None:
@@ -74,5 +87,5 @@ class WritePolicy:
             ReadOnlyMount, NotAllowed.
         """
         self.check_create(key, what)
-        if not self._may_all(key):
+        if not self._is_rw(key):
             raise NotAllowed(f"{what} {key!r}: this mount does not do that without --rw")

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner, Result
 
 from s3mount.cli.configfile import ConfigFile, keys_of, locate, read
 from s3mount.cli.mount import main
@@ -25,6 +26,10 @@ def parsed(work: Path, text: str) -> ConfigFile:
 def problems(work: Path, text: str) -> list[str]:
     found = parsed(work, text)
     return [each.told(Path("x.conf")) for each in found.problems]
+
+
+def checked(path: Path) -> Result:
+    return CliRunner().invoke(main, ["--check-config", str(path)])
 
 
 def test_where_a_name_is() -> None:
@@ -64,12 +69,12 @@ def test_sections(work: Path) -> None:
         """
         [path."datasets/**"]
         metadata-ttl = "indefinite"
-        read-only = true
+        access = "read-only"
         [path."ckpt/**"]
         metadata-ttl = "minimal"
         negative-metadata-ttl = "indefinite"
         cache-policy = "off"
-        read-only = false
+        access = "rw"
         [path.models]
         whole-file = true
         """,
@@ -108,14 +113,18 @@ def test_sections(work: Path) -> None:
         ("path = 1", 'x.conf:1: path: what holds for a path stands under a header of its own: [path."datasets/**"]'),
         ("[path]\nx = 1", 'x.conf:2: [path] x: a path has a header of its own: [path."x"]'),
         ('[path."/x"]', """x.conf:1: [path."/x"]: '/x' begins with a slash; write a path inside the mount, as 'x'"""),
-        ("[path.a.b]\nread-only = true", 'x.conf:1: [path."a.b"]: quote the path: [path."a/b"]'),
+        ("[path.a.b]\nwhole-file = true", 'x.conf:1: [path."a.b"]: quote the path: [path."a/b"]'),
+        (
+            '[path."a"]\naccess = "no"',
+            """x.conf:2: [path."a"] access: 'no' says nothing of who may write; write read-only or rw""",
+        ),
         (
             '[path."a"]\nregion = "x"',
             'x.conf:2: [path."a"] region: there is no such setting',
         ),
         (
-            '[path."a"]\nread-only = "no"',
-            'x.conf:2: [path."a"] read-only: it is on or off: write true or false, without quotes',
+            '[path."a"]\nwhole-file = "no"',
+            'x.conf:2: [path."a"] whole-file: it is on or off: write true or false, without quotes',
         ),
         (
             '[path."a"]\ncache-policy = "x/=pin"',
@@ -131,7 +140,7 @@ def test_sections(work: Path) -> None:
     ids=lambda text: text[:30],
 )  # fmt: skip
 def test_mistakes(work: Path, text: str, says: str) -> None:
-    """807. A mistake in a configuration file is told in one line with file, line, section and key; an unknown key with
+    """A mistake in a configuration file is told in one line with file, line, section and key; an unknown key with
     what it may have been meant for.
     """
     assert problems(work, text) == [says]
@@ -140,7 +149,7 @@ def test_mistakes(work: Path, text: str, says: str) -> None:
 @pytest.mark.parametrize("key", ["secret-access-key", "aws_access_key_id", "session-token", "password", "credentials"])
 @pytest.mark.parametrize("header", ["", '[path."a"]\n'])
 def test_no_secrets(work: Path, key: str, header: str) -> None:
-    """808. Credentials are accepted neither in a configuration file nor on the command line, and the message says where
+    """Credentials are accepted neither in a configuration file nor on the command line, and the message says where
     they come from instead.
     """
     (line,) = problems(work, f"{header}{key} = 'x'")
@@ -151,7 +160,7 @@ def test_no_secrets(work: Path, key: str, header: str) -> None:
 
 def test_every_mistake_is_told(work: Path) -> None:
     """All mistakes come at once, in the order of the file, and what is right is taken."""
-    found = parsed(work, 'uid = "x"\nregion = "r"\n[path."a"]\nx = 1\n[path."b"]\nwhole-file = true\nread-only = 1\n')
+    found = parsed(work, 'uid = "x"\nregion = "r"\n[path."a"]\nx = 1\n[path."b"]\nwhole-file = true\naccess = 1\n')
     assert [each.line for each in found.problems] == [1, 4, 7]
     assert found.settings == {"region": "r"}
     assert found.paths == (("a", PathPolicy()), ("b", PathPolicy(is_whole=True)))
@@ -187,7 +196,7 @@ def test_arguments_are_keys() -> None:
 
 
 def test_check_config(work: Path) -> None:
-    """809. `s3mount --check-config` ends with 0 and says what a file mounts, or with 2 and a line for each mistake."""
+    """`s3mount --check-config` ends with 0 and says what a file mounts, or with 2 and a line for each mistake."""
     path = work / "x.conf"
     path.write_text('bucket = "my-bucket"\ndirectory = "/srv/x"\n', encoding="utf-8")
     right = run_command("--check-config", str(path))
@@ -206,15 +215,18 @@ def test_settings_that_contradict_each_other(work: Path) -> None:
     """What is right by itself and wrong together is found, too, at the line of one of them."""
     path = work / "x.conf"
     path.write_text('allow-other = true\n\nallow-root = true\npart-size = "8MiB"\n', encoding="utf-8")
-    result = run_command("--check-config", str(path))
-    assert result.returncode == 2
+    result = checked(path)
+    assert result.exit_code == 2
     assert result.stderr == f"{path}:1: --allow-other and --allow-root exclude each other\n"
+    path.write_text('\nread-only = true\n[path."ckpt/**"]\naccess = "rw"\n', encoding="utf-8")
+    result = checked(path)
+    assert result.stderr == f"""{path}:2: --read-only excludes access = "rw" for the path 'ckpt/**'\n"""
     path.write_text("max-cache-size = 100\n", encoding="utf-8")
-    assert run_command("--check-config", str(path)).stderr.startswith(f"{path}:1: --max-cache-size, ")
+    assert checked(path).stderr.startswith(f"{path}:1: --max-cache-size, ")
 
 
 def test_the_example_is_right() -> None:
     """The example that is installed passes its own check, and mounts what it says."""
-    result = run_command("--check-config", str(EXAMPLE))
-    assert (result.returncode, result.stderr) == (0, "")
+    result = checked(EXAMPLE)
+    assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.endswith("OK, mounts s3://my-bucket/ on /srv/data\n")

@@ -15,10 +15,11 @@ OPTIONS = {key: each for key, each in keys_of(main.params).items() if isinstance
 
 @pytest.mark.parametrize("key", sorted(OPTIONS))
 def test_every_flag_is_an_option(key: str) -> None:
-    """806. In `-o` and in fstab every flag has its own name, with dashes or underscores."""
+    """In `-o` and in fstab every flag but `rw` has its own name, with dashes or underscores."""
     is_switch = getattr(OPTIONS[key], "is_flag", False)
     value, flag = ("", f"--{key}") if is_switch else ("=v", f"--{key}=v")
-    assert flags_of([key + value, key.replace("-", "_") + value], main.params) == [flag, flag]
+    name = "read-write" if key == "rw" else key
+    assert flags_of([name + value, name.replace("-", "_") + value], main.params) == [flag, flag]
 
 
 @pytest.mark.parametrize(
@@ -27,6 +28,7 @@ def test_every_flag_is_an_option(key: str) -> None:
         ("rw,nosuid,nodev,_netdev,nofail,noauto,user,defaults,noatime", []),
         ("x-systemd.automount,x-systemd.requires=a.service,X-mount.mkdir=0755,comment=a,user=me", []),
         ("ro", ["--read-only"]),
+        ("read-write", ["--rw"]),
         ("config=train", ["--config=train"]),
         ("cache=/a,cache=/b", ["--cache=/a", "--cache=/b"]),
         ("", []),

@@ -77,7 +77,7 @@ def test_patterns_that_match_nothing(pattern: str, says: str) -> None:
     ],
 )
 def test_the_most_specific_section_counts(patterns: tuple[str, ...]) -> None:
-    """800. Of the sections that match a path the most specific one counts, in whatever order they stand."""
+    """Of the sections that match a path the most specific one counts, in whatever order they stand."""
     sections = [(pattern, PathPolicy(ttl=TimeToLive(n + 1.0))) for n, pattern in enumerate(patterns)]
     for order in (sections, sections[::-1]):
         left = list(order)
@@ -96,7 +96,7 @@ def test_of_equals_the_first_counts() -> None:
 
 
 def test_settings_are_looked_for_one_by_one() -> None:
-    """801. What the most specific section leaves out is what the next one says, and in the end the mount."""
+    """What the most specific section leaves out is what the next one says, and in the end the mount."""
     policies = PathPolicies([
         ("ckpt/**", PathPolicy(ttl=MINIMAL, is_read_only=False)),
         ("ckpt/final/**", PathPolicy(cache=CachePolicy.PIN, is_read_only=True)),

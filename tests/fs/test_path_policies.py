@@ -44,7 +44,7 @@ async def list_all(mounted: Mounted, *paths: str) -> None:
 
 @pytest.mark.parametrize("root", ["", "team/"])
 async def test_a_new_checkpoint_is_seen_while_the_data_set_costs_nothing(autojump_clock: object, root: str) -> None:
-    """802. With sections a checkpoint that another host wrote is what the next open reads, for one request beside its
+    """With sections a checkpoint that another host wrote is what the next open reads, for one request beside its
     content; and a data set that was listed and read costs no request, for as long as the mount lives.
     """
     store = FakeStore()
@@ -66,7 +66,7 @@ async def test_a_new_checkpoint_is_seen_while_the_data_set_costs_nothing(autojum
             store.counts.clear()
             for name in names:
                 attrs = await mounted.walk(name)
-                mounted.fs.release(await mounted.fs.open(attrs.ino, for_writing=False))
+                mounted.fs.release(await mounted.fs.open(attrs.ino))
             assert len(await mounted.names((await mounted.walk("datasets")).ino)) == 20
             with pytest.raises(NameNotFound):
                 await mounted.walk("datasets/missing")
@@ -92,7 +92,7 @@ async def test_an_absent_checkpoint_is_asked_for_each_time(autojump_clock: objec
 
 
 async def test_one_name_in_a_directory_of_others(autojump_clock: object) -> None:
-    """803. A section for single names holds for them in directories that are believed: what the kernel is told of an
+    """A section for single names holds for them in directories that are believed: what the kernel is told of an
     entry, and whether S3 is asked, goes by the entry's own path.
     """
     store = FakeStore()
@@ -115,7 +115,7 @@ async def test_one_name_in_a_directory_of_others(autojump_clock: object) -> None
 
 
 async def test_what_a_section_keeps_on_disk(work: Path) -> None:
-    """804. A section says what the disk cache keeps of its paths, whatever --cache-policy says of a prefix."""
+    """A section says what the disk cache keeps of its paths, whatever --cache-policy says of a prefix."""
     store = FakeStore()
     for name in ("datasets/a", "ckpt/a", "other/a"):
         store.put(name, make_content(name, 100_000))
@@ -132,7 +132,7 @@ async def test_what_a_section_keeps_on_disk(work: Path) -> None:
 async def wait_for_gets(store: FakeStore, mounted: Mounted, path: str) -> int:
     """What the first small read of a file, and what it starts, brings."""
     attrs = await mounted.walk(path)
-    handle = await mounted.fs.open(attrs.ino, for_writing=False)
+    handle = await mounted.fs.open(attrs.ino)
     store.counts.clear()
     await mounted.read(handle, 5 * MIB, 4096)
     await trio.sleep(5)
@@ -141,7 +141,7 @@ async def wait_for_gets(store: FakeStore, mounted: Mounted, path: str) -> int:
 
 
 async def test_a_file_that_is_wanted_whole(autojump_clock: object) -> None:
-    """805. Under `whole-file` the first read of an opened file, wherever it is, starts the fetch of all of it."""
+    """Under `whole-file` the first read of an opened file, wherever it is, starts the fetch of all of it."""
     store = FakeStore(latency_s=0.03)
     store.put("models/m", BIG)
     store.put("datasets/m", BIG)

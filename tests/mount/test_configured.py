@@ -47,7 +47,7 @@ def reach(url: str, bucket: str) -> str:
 
 
 def test_data_and_checkpoints_in_one_mount(weed: Server, work: Path) -> None:
-    """814. One mount serves both: a checkpoint written by another client is what the next open reads, and the data set,
+    """One mount serves both: a checkpoint written by another client is what the next open reads, and the data set,
     once listed and read, costs no request.
     """
     bucket = weed.make_bucket()
@@ -77,7 +77,7 @@ def test_data_and_checkpoints_in_one_mount(weed: Server, work: Path) -> None:
 
 
 def test_a_file_that_changes_under_a_mount(weed: Server, work: Path) -> None:
-    """815. `s3mountctl restart` makes what the configuration file says now count, without an unmount; a file that is
+    """`s3mountctl restart` makes what the configuration file says now count, without an unmount; a file that is
     wrong by then is told, and the mount goes on as it was.
     """
     bucket, other = weed.make_bucket(), weed.make_bucket()

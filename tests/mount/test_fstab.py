@@ -39,7 +39,7 @@ def reach(server: Server) -> str:
 
 
 def test_a_line_of_fstab(weed: Server, work: Path) -> None:
-    """816. `mount -a` mounts a line of fstab, with spaces and commas in its fields, and leaves what is mounted alone
+    """`mount -a` mounts a line of fstab, with spaces and commas in its fields, and leaves what is mounted alone
     when run again; `umount` ends it, and `mount DIRECTORY` mounts it by itself.
     """
     bucket = weed.make_bucket()
@@ -81,7 +81,7 @@ def test_both_types(weed: Server, work: Path, kind: str) -> None:
 
 
 def test_an_automount(weed: Server, work: Path) -> None:
-    """820. Under an automount, as x-systemd.automount makes one, the first program that looks in waits for the mount
+    """Under an automount, as x-systemd.automount makes one, the first program that looks in waits for the mount
     and then reads it.
     """
     bucket = weed.make_bucket()
@@ -98,7 +98,7 @@ def test_an_automount(weed: Server, work: Path) -> None:
 
 
 def test_failures(weed: Server, work: Path) -> None:
-    """817. A line of fstab that cannot be mounted is one line and mount(8)'s exit code, and does not keep others from
+    """A line of fstab that cannot be mounted is one line and mount(8)'s exit code, and does not keep others from
     being mounted.
     """
     bucket = weed.make_bucket()

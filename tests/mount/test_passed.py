@@ -63,7 +63,7 @@ def bucket(weed: Server) -> str:
 
 @pytest.mark.parametrize("flag", ["--allow-root", "--read-only"])
 def test_a_descriptor_is_served(weed: Server, bucket: str, work: Path, flag: str) -> None:
-    """818. `s3mount BUCKET /dev/fd/N` serves a connection that the caller mounted, as a user without privileges,
+    """`s3mount BUCKET /dev/fd/N` serves a connection that the caller mounted, as a user without privileges,
     through bind mounts too; when the caller unmounts it ends by itself with 0.
     """
     path, bound = work / "mnt", work / "bound"
@@ -128,7 +128,7 @@ def test_a_signal(weed: Server, bucket: str, work: Path) -> None:
     ],
 )
 def test_failures(weed: Server, bucket: str, work: Path, which: str, code: int, says: str) -> None:
-    """819. A descriptor that cannot be served, or a bucket that cannot be read, ends the command at once with one line
+    """A descriptor that cannot be served, or a bucket that cannot be read, ends the command at once with one line
     and a code that is not 0.
     """
     path = work / "mnt"
