@@ -73,7 +73,7 @@ class DirectoryChanges:
         tree, removals = self._names.tree, self._names.removals
         path = tree.path_of(parent_ino, name)
         self._names.policy.check_delete(path)
-        if (await self._names.resolve(path)).found is not None:
+        if (await self._names.named(path)).found is not None:
             raise NotADirectory(f"{path!r} is a file")
         await removals.settle(path, waits_for_readers=True)
         key = path + SEPARATOR
