@@ -10,7 +10,7 @@ Who has a removed directory open or works in it finds it empty.
 from s3mount.cache.shown import Shown
 from s3mount.core.attrs import FileAttrs
 from s3mount.core.keys import SEPARATOR
-from s3mount.errors import DirectoryNotEmpty, NotADirectory
+from s3mount.errors import AlreadyExists, DirectoryNotEmpty, NotADirectory
 from s3mount.fs.drafts import Drafts
 from s3mount.fs.kept_directories import KeptDirectories
 from s3mount.fs.names import Names
@@ -50,7 +50,7 @@ class DirectoryChanges:
         path = await self._names.new_path(parent_ino, name, "mkdir", SEPARATOR)
         tree, key = self._names.tree, path + SEPARATOR
         if self._has_markers:
-            await self._writer.put(key, [], self._if_new)
+            await self._mark(key)
         else:
             tree.cache.local.add_directory(key)
         tree.cache.put(path, None, tree.cache.now())
@@ -59,12 +59,21 @@ class DirectoryChanges:
             tree.shown.set(inode, Shown(mode=mode & 0o7777))
         return self._names.granted(inode)
 
+    async def _mark(self, key: str) -> None:
+        try:
+            await self._writer.put(key, [], self._if_new)
+        except AlreadyExists:
+            page = await self._catalogue.list_page(key, delimiter="", max_keys=1)
+            if not page.is_empty:
+                raise
+            await self._writer.put(key, [])  # the server remembers a directory that was removed
+
     async def remove(self, parent_ino: int, name: bytes) -> None:
         """See `Namespace.rmdir`."""
         tree, removals = self._names.tree, self._names.removals
         path = tree.path_of(parent_ino, name)
         self._names.policy.check_delete(path)
-        if (await self._names.resolve(path)).found is not None:
+        if (await self._names.named(path)).found is not None:
             raise NotADirectory(f"{path!r} is a file")
         await removals.settle(path, waits_for_readers=True)
         key = path + SEPARATOR

@@ -236,7 +236,7 @@ class DirectoryRenames:
                 self._tree.note_change(inode)  # another host's doing
 
     async def _delete(self, job: _Job) -> None:
-        left = [key for key in job.copied if key not in job.deleted]
+        left = sorted((key for key in job.copied if key not in job.deleted), reverse=True)  # markers come last
         for start in range(0, len(left), MAX_DELETES):
             keys = left[start : start + MAX_DELETES]
             refused = await self._writer.delete_many(keys)

@@ -40,6 +40,14 @@ class Names:
         versions = self.tree.versions
         return await versions.waits.of_names(versions.resolver.resolve(path))
 
+    async def named(self, path: str) -> Record:
+        """What was under a path when S3 was last asked, however long ago: for what does no harm if that is wrong.
+
+        Raises:
+            NameNotFound, StoreError.
+        """
+        return self.tree.cache.last_record(path) or await self.resolve(path)
+
     async def there(self, path: str) -> Record | None:
         """As `resolve`; None for nothing."""
         try:

@@ -178,7 +178,7 @@ class Namespace:
         """
         path, cache = self._tree.path_of(parent_ino, name), self._tree.cache
         self._policy.check_delete(path)
-        found = (await self._names.resolve(path)).found
+        found = (await self._names.named(path)).found
         if found is None:
             raise IsADirectory(f"{path!r} is a directory")
         inode, draft = self._tree.inodes.peek(path, found), self._drafts.find(path)

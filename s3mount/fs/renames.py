@@ -33,7 +33,7 @@ class Renames:
         await self._names.retried(path, partial(self._attempt, path, new_path, may_replace=may_replace))
 
     async def _attempt(self, path: str, new_path: str, *, may_replace: bool) -> None:
-        found = (await self._names.resolve(path)).found
+        found = (await self._names.named(path)).found
         check_fits(new_path + (SEPARATOR if found is None else found.key.removeprefix(path)))
         replaced = await self._names.there(new_path)
         if replaced is not None:

@@ -27,6 +27,7 @@ _REQUESTS = {
     "ListObjectsV2": (S3RequestType.DEFAULT, "GET"),
     "PutObject": (S3RequestType.DEFAULT, "PUT"),
     "UploadPart": (S3RequestType.DEFAULT, "PUT"),
+    "CopyObject": (S3RequestType.DEFAULT, "PUT"),
 }
 
 

@@ -1,8 +1,8 @@
-"""Bodies by the AWS CRT, on C threads; everything else that changes a bucket by aiobotocore.
+"""Bodies and copies of objects by the AWS CRT, on C threads; everything else that changes a bucket by aiobotocore.
 
 Measured: benchmarks/upload.py, docs/decisions/0035-bodies-by-the-crt.md.  The CRT reads a body once, into memory of its
 own (`store.transit` counts it), computes the checksum there, and sends the body unsigned: the checksum is signed, and
-proves more.
+proves more.  A copy has no body, but a renamed directory is a thousand of them.
 """
 
 from typing import Any
@@ -10,10 +10,11 @@ from urllib.parse import quote
 
 from awscrt.s3 import S3ChecksumAlgorithm, S3ChecksumConfig, S3ChecksumLocation
 
-from s3mount.core.attrs import ObjectId
+from s3mount.core.attrs import ObjectId, ObjectStat
 from s3mount.errors import ObjectChanged, ObjectNotFound
+from s3mount.store.copy_xml import parse_copy
 from s3mount.store.crt_requests import CrtRequests
-from s3mount.store.s3_writer import S3Writer, as_refusal
+from s3mount.store.s3_writer import S3Writer, as_refusal, quoted
 from s3mount.store.session import S3Config
 from s3mount.store.writing import (
     ANYTHING,
@@ -50,8 +51,7 @@ class CrtWriter(S3Writer):
         self, key: str, body: Body, condition: Condition = ANYTHING, attributes: Attributes = PLAIN
     ) -> Written:
         """See `Writer.put`."""
-        metadata = {f"x-amz-meta-{name}": value for name, value in attributes.metadata.items()}
-        headers = {**self._config.headers, **attributes.headers, **condition.headers, **metadata}
+        headers = self._headers(attributes, condition)
         path = self._requests.endpoint.path(key)
         try:
             transfer = await self._requests.send_body(
@@ -61,9 +61,34 @@ class CrtWriter(S3Writer):
             raise as_refusal(error, condition) from error
         return Written(ObjectId(key, transfer.etag))
 
+    async def copy(
+        self, source: ObjectStat, key: str, condition: Condition = ANYTHING, attributes: Attributes | None = None
+    ) -> Written:
+        """See `Writer.copy`; an access point's copies are left to aiobotocore, which knows how to name it."""
+        if self._bucket.startswith("arn:"):
+            return await super().copy(source, key, condition, attributes)
+        headers = {
+            "x-amz-copy-source": quote(f"{self._bucket}/{source.key}", safe="/~"),
+            "x-amz-metadata-directive": "COPY" if attributes is None else "REPLACE",
+            **({"x-amz-storage-class": source.storage_class} if source.storage_class else {}),
+            **({"x-amz-copy-source-if-match": source.etag} if source.etag else {}),
+            **self._headers(attributes or PLAIN, condition),
+        }
+        path = self._requests.endpoint.path(key)
+        try:
+            transfer = await self._requests.send_body("CopyObject", path, list(headers.items()), key, (), None)
+            etag, mtime_s = parse_copy(transfer.content(), bucket=self._bucket, key=key)
+        except (ObjectChanged, ObjectNotFound) as error:
+            raise as_refusal(error, condition) from error
+        return Written(ObjectId(key, quoted(etag)), mtime_s)
+
     async def upload_part(self, upload: Upload, number: int, body: Body) -> Part:
         """See `Writer.upload_part`."""
         query = f"?partNumber={number}&uploadId={quote(upload.upload_id, safe='')}"
         path = self._requests.endpoint.path(upload.key) + query
         transfer = await self._requests.send_body("UploadPart", path, [], upload.key, body, self._crt_checksum)
         return Part(number, transfer.etag, size_of(body), transfer.headers.get(self._checksum_header, ""))
+
+    def _headers(self, attributes: Attributes, condition: Condition) -> dict[str, str]:
+        metadata = {f"x-amz-meta-{name}": value for name, value in attributes.metadata.items()}
+        return {**self._config.headers, **attributes.headers, **condition.headers, **metadata}

@@ -138,6 +138,21 @@ async def test_a_tree_goes(tmp_path: Path, autojump_clock: trio.testing.MockCloc
         assert await here.listed() == []
 
 
+async def test_what_was_listed_long_ago_is_removed(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
+    """A file that was listed a while ago is removed without asking S3 again what it is."""
+    store, writer = bucket(*(f"d/{n:02}" for n in range(20)))
+    async with namespace(store, tmp_path, writer=writer) as here:
+        directory = (await here.mounted.walk("d")).ino
+        names = await here.mounted.names(directory)
+        await trio.sleep(60)
+        cost(store, writer)
+        for name in names:
+            await here.names.unlink(directory, name.encode())
+        await here.names.sync()
+        assert cost(store, writer) == {"deletes": 1}
+        assert store.objects == {}
+
+
 async def test_removals_go_together(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
     """A removed name is gone in its mount at once and in S3 within 0.2 s; names removed together cost one request."""
     store, writer = bucket("a", "b", "c")
