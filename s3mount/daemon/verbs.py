@@ -14,6 +14,7 @@ from s3mount.core.keys import SEPARATOR, is_text
 from s3mount.daemon.control import Arguments, Talk, Verb
 from s3mount.daemon.keeper import Keeper
 from s3mount.daemon.wiring import Components
+from s3mount.daemon.writing import Writing
 from s3mount.errors import BadOption
 from s3mount.fs.emptying import Emptier
 from s3mount.fs.filesystem import S3FileSystem
@@ -29,6 +30,7 @@ def verbs_of(config: MountConfig, parts: Components, keeper: Keeper) -> dict[str
         "status": _status(config),
         "refresh": _refresh(parts.filesystem),
         "restart": _restart(keeper),
+        "uploads": _uploads(parts.writing),
     }
     if parts.inventory is None or parts.warmer is None:
         return verbs | dict.fromkeys(("warm", "evict", "cache", "verify"), _no_cache)
@@ -83,6 +85,15 @@ def _restart(keeper: Keeper) -> Verb:
         return {"failed": 0}
 
     return restart
+
+
+def _uploads(writing: Writing | None) -> Verb:
+    async def uploads(args: Arguments, talk: Talk) -> Facts:
+        if writing is None:
+            raise BadOption("this mount uploads nothing: it is --read-only")
+        return asdict(await writing.left.report(talk, is_aborting=bool(args.get("is_aborting"))))
+
+    return uploads
 
 
 def _warm(warmer: Warmer) -> Verb:
