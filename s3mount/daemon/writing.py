@@ -12,8 +12,10 @@ from functools import partial
 
 import trio
 
+from s3mount.cache.disk import DiskCache
 from s3mount.cache.threads import CallThreads
 from s3mount.config import MountConfig
+from s3mount.core.attrs import ObjectId
 from s3mount.fs.budget import ByteBudget
 from s3mount.fs.draft_content import DraftTools
 from s3mount.fs.drafts import Drafts
@@ -35,6 +37,7 @@ from s3mount.store.patient import PatientStore
 from s3mount.store.recording_writer import RecordingWriter
 from s3mount.store.retries import Retries
 from s3mount.store.s3_writer import S3Writer
+from s3mount.store.writing import Body, size_of
 
 log = logging.getLogger(__name__)
 
@@ -111,21 +114,39 @@ class Shared:
     budget: ByteBudget
     nursery: trio.Nursery
     tree: Tree
+    disk: DiskCache | None
 
 
-def writing(mount: MountConfig, shared: Shared) -> Writing:
-    """Put it together."""
+def _remember_on(disk: DiskCache | None) -> Callable[[ObjectId, Body], None]:
+    """What was written is read from the disk cache, as if it had been read before."""
+
+    def remember(version: ObjectId, body: Body) -> None:
+        content = None if disk is None else disk.content(version, size_of(body))
+        if disk is not None and content is not None:
+            disk.put(content, 0, b"".join(body))
+
+    return remember
+
+
+def _writer(mount: MountConfig, shared: Shared, records: UploadRecords) -> tuple[GuardedWriter, RecordingWriter]:
+    """The writer that counts, and the one that everything asks."""
     config, client, s3 = mount.writing, shared.connection.client, mount.s3
     by_crt = CrtWriter(shared.connection.reader.requests, client, s3, config.objects)
     limits = WriteGuardConfig(mount.guard.deadline_s, mount.guard.max_gets, mount.guard.max_gets)
     guarded = GuardedWriter(by_crt, limits, bucket=s3.location.bucket)
     last = guarded.through(S3Writer(client, s3, config.objects))
+    return guarded, RecordingWriter(guarded, Retries(mount.patience), last, log=records)
+
+
+def writing(mount: MountConfig, shared: Shared) -> Writing:
+    """Put it together."""
+    config = mount.writing
     spool = Spool(config.spool, CallThreads(_SPOOL_THREADS, "spool"))
     records = UploadRecords(spool, time.time)
-    writer = RecordingWriter(guarded, Retries(mount.patience), last, log=records)
+    guarded, writer = _writer(mount, shared, records)
     room = WriteRoom(shared.budget)
     counts = StreamStatistics()
-    streams = StreamTools(writer, room, shared.nursery, config.part_size, counts)
+    streams = StreamTools(writer, room, shared.nursery, config.part_size, counts, _remember_on(shared.disk))
     written = WrittenInodes(shared.tree)
     tools = DraftTools(
         SpoolTools(spool, shared.store.get_range, streams),
