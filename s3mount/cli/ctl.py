@@ -20,7 +20,7 @@ from s3mount.cli.arguments import JSON, MOUNT, PATHS
 from s3mount.cli.client import ask
 from s3mount.cli.display import Display, display_for
 from s3mount.cli.mounts import NOT_THERE, NotThere, locate, ours, socket_path
-from s3mount.cli.tables import cache_lines, result_line
+from s3mount.cli.tables import cache_lines, result_line, upload_line
 from s3mount.daemon import rundir
 from s3mount.errors import printable
 from s3mount.fuse.mountinfo import Mounted
@@ -98,6 +98,21 @@ def refresh(mount: str, paths: tuple[str, ...], as_json: bool) -> None:  # noqa:
 def restart(mount: str, as_json: bool) -> None:  # noqa: FBT001
     """Have a new daemon, of the code that is installed now, take over the whole mount; programs go on."""
     _run("restart", mount, (), is_whole=True, as_json=as_json)
+
+
+@main.command(short_help="Show uploads that a crash left, or abort them.")
+@click.argument("mount", metavar="[MOUNT]", required=False, type=click.Path())
+@click.option("--abort", "is_aborting", is_flag=True, help="Abort them.")
+@JSON
+def uploads(mount: str | None, is_aborting: bool, as_json: bool) -> None:  # noqa: FBT001
+    """Show the multipart uploads that daemons of this host left when they died, with age and id; or abort them.
+
+    MOUNT may be left out where there is one.  Uploads of other hosts and of daemons that live are never touched.
+    """
+    there = [each.target for each in ours()]
+    if mount is None and len(there) != 1:
+        raise click.UsageError(f"there are {len(there)} mounts; say which MOUNT")
+    _run("uploads", mount or there[0], (), is_whole=True, as_json=as_json, is_aborting=is_aborting)
 
 
 @main.command(name="list")
@@ -179,6 +194,8 @@ def _show(verb: str, event: dict[str, Any], display: Display) -> int:
         display.progress(event)
     elif kind == "failed":
         display.line([f"{event['path'] or '.'}: {event['reason']}"], event, is_error=True)
+    elif kind == "upload":
+        display.line([upload_line(event)], event)
     elif kind == "warning":
         display.line([f"warning: {event['message']}"], event, is_error=True)
     elif kind == "error":

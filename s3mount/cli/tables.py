@@ -17,7 +17,15 @@ def result_line(verb: str, facts: dict[str, Any]) -> str:
     if verb == "verify":
         sizes = f"{facts['right']} blocks are right, {facts['wrong']} were wrong and are removed"
         return f"{sizes}, {facts['unread']} could not be read ({format_size(facts['n_bytes'])})"
+    if verb == "uploads":
+        return f"{facts['uploads']} uploads were left, {facts['aborted']} aborted{_failures(facts)}"
     return "done"
+
+
+def upload_line(facts: dict[str, Any]) -> str:
+    """One that was left."""
+    end = "  aborted" if facts["is_aborted"] else ""
+    return f"{facts['key']}  {format_age(facts['age_s'])}  {facts['upload_id']}{end}"
 
 
 def warm_line(facts: dict[str, Any]) -> str:

@@ -43,6 +43,8 @@ WRITE_FLAGS = [
     click.option("--no-dir-markers", is_flag=True, help="Directories that are made have no object until a file is."),
     click.option("--rename-dir-limit", type=click.IntRange(0), default=100_000, show_default=True, metavar="N",
                  help="Objects of the largest directory that may be renamed."),
+    click.option("--abort-uploads", is_flag=True,
+                 help="Abort at start what daemons of this host that died left of multipart uploads."),
 ]  # fmt: skip
 
 
@@ -79,6 +81,7 @@ def writing_config(
         keeps_streamed=not flags["no_spool_streamed"],
         has_markers=not flags["no_dir_markers"],
         rename_dir_limit=flags["rename_dir_limit"],
+        aborts_uploads=flags["abort_uploads"],
     )
 
 

@@ -15,6 +15,7 @@ from s3mount.daemon.control import Arguments, Talk, Verb
 from s3mount.daemon.keeper import Keeper
 from s3mount.daemon.telemetry import Telemetry
 from s3mount.daemon.wiring import Components
+from s3mount.daemon.writing import Writing
 from s3mount.errors import BadOption
 from s3mount.fs.emptying import Emptier
 from s3mount.fs.filesystem import S3FileSystem
@@ -40,6 +41,7 @@ def verbs_of(
         "stats": _stats(telemetry),
         "top": _top(telemetry),
         "log-level": _log_level(own_log),
+        "uploads": _uploads(parts.writing),
     }
     if parts.inventory is None or parts.warmer is None:
         return verbs | dict.fromkeys(("warm", "evict", "cache", "verify"), _no_cache)
@@ -123,6 +125,15 @@ def _log_level(own_log: Log) -> Verb:
         return {"level": own_log.level, "failed": 0}
 
     return log_level
+
+
+def _uploads(writing: Writing | None) -> Verb:
+    async def uploads(args: Arguments, talk: Talk) -> Facts:
+        if writing is None:
+            raise BadOption("this mount uploads nothing: it is --read-only")
+        return asdict(await writing.left.report(talk, is_aborting=bool(args.get("is_aborting"))))
+
+    return uploads
 
 
 def _warm(warmer: Warmer) -> Verb:

@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import trio
 
@@ -20,12 +21,14 @@ from s3mount.fs.budget import ByteBudget
 from s3mount.fs.draft_content import DraftTools
 from s3mount.fs.drafts import Drafts
 from s3mount.fs.file_writes import FileWrites
+from s3mount.fs.left_uploads import LeftUploads
 from s3mount.fs.namespace import Namespace, NamespaceConfig
 from s3mount.fs.part_sender import StreamTools
 from s3mount.fs.parts import StreamStatistics
 from s3mount.fs.spool import Spool
 from s3mount.fs.spooled import SpoolTools
 from s3mount.fs.tree import Tree
+from s3mount.fs.upload_records import UploadRecords
 from s3mount.fs.write_room import WriteRoom
 from s3mount.fs.written import WrittenInodes
 from s3mount.store.attempts import Attempts
@@ -33,7 +36,7 @@ from s3mount.store.connect import Connection
 from s3mount.store.crt_writer import CrtWriter
 from s3mount.store.guarded_writer import GuardedWriter, WriteGuardConfig
 from s3mount.store.patient import PatientStore
-from s3mount.store.patient_writer import PatientWriter
+from s3mount.store.recording_writer import RecordingWriter
 from s3mount.store.retries import Retries
 from s3mount.store.s3_writer import S3Writer
 from s3mount.store.writing import Body, size_of
@@ -64,12 +67,16 @@ class Writing:
         names: Namespace,
         drafts: Drafts,
         attempts: Attempts,
+        records: UploadRecords,
+        left: LeftUploads,
         statistics: dict[str, Callable[[], object]],
     ) -> None:
         self.files = files
         self.names = names
         self._drafts = drafts
         self.attempts = attempts
+        self._records = records
+        self.left = left
         self.statistics = statistics
 
     @property
@@ -99,6 +106,7 @@ class Writing:
     async def close(self) -> None:
         """Let go of everything; uploads that go on are aborted."""
         await self._drafts.close()
+        await self._records.close()
 
 
 def _some(keys: list[str]) -> str:
@@ -130,19 +138,26 @@ def _remember_on(disk: DiskCache | None) -> Callable[[ObjectId, Body], None]:
     return remember
 
 
-def writing(mount: MountConfig, shared: Shared) -> Writing:
-    """Put it together."""
+def _writer(mount: MountConfig, shared: Shared, records: UploadRecords) -> tuple[GuardedWriter, RecordingWriter]:
+    """The writer that counts, and the one that everything asks."""
     config, client, s3 = mount.writing, shared.connection.client, mount.s3
-    policy = replace(config.policy, paths=shared.policies)
     by_crt = CrtWriter(shared.connection.reader.requests, client, s3, config.objects)
     limits = WriteGuardConfig(mount.guard.deadline_s, mount.guard.max_gets, mount.guard.max_gets)
     guarded = GuardedWriter(by_crt, limits, bucket=s3.location.bucket)
     last = guarded.through(S3Writer(client, s3, config.objects))
-    writer = PatientWriter(guarded, Retries(mount.patience), last)
+    return guarded, RecordingWriter(guarded, Retries(mount.patience), last, log=records)
+
+
+def writing(mount: MountConfig, shared: Shared) -> Writing:
+    """Put it together."""
+    config = mount.writing
+    policy = replace(config.policy, paths=shared.policies)
+    spool = Spool(config.spool, CallThreads(_SPOOL_THREADS, "spool"))
+    records = UploadRecords(spool, time.time)
+    guarded, writer = _writer(mount, shared, records)
     room = WriteRoom(shared.budget)
     counts = StreamStatistics()
     streams = StreamTools(writer, room, shared.nursery, config.part_size, counts, _remember_on(shared.disk))
-    spool = Spool(config.spool, CallThreads(_SPOOL_THREADS, "spool"))
     written = WrittenInodes(shared.tree)
     tools = DraftTools(
         SpoolTools(spool, shared.store.get_range, streams),
@@ -161,12 +176,15 @@ def writing(mount: MountConfig, shared: Shared) -> Writing:
         NamespaceConfig(config.has_markers, config.rename_dir_limit),
     )
     files = FileWrites(shared.tree, drafts, written, policy, config.headers, names.removals.settle)
+    left = LeftUploads(records, writer, time.time)
     statistics: dict[str, Callable[[], object]] = {
         "writes": guarded.statistics,
         "uploads": lambda: counts,
+        "recorded uploads": records.statistics,
         "files being written": drafts.statistics,
         "names": names.statistics,
         "write memory": room.statistics,
         "local names": shared.tree.cache.local.statistics,
     }
-    return Writing(files, names, drafts, guarded.attempts, statistics)
+    shared.nursery.start_soon(partial(left.at_start, is_aborting=config.aborts_uploads))
+    return Writing(files, names, drafts, guarded.attempts, records, left, statistics)

@@ -17,7 +17,7 @@ import pytest
 from s3mount.cli.client import ask
 from s3mount.cli.display import PlainLines
 from s3mount.cli.mounts import NotThere
-from s3mount.cli.tables import cache_lines, format_age, result_line, warm_line
+from s3mount.cli.tables import cache_lines, format_age, result_line, upload_line, warm_line
 from s3mount.units import MIB
 from tests.support.ctl import run_ctl
 
@@ -155,6 +155,9 @@ def test_results_in_words() -> None:
     assert result_line("evict", {"bytes": 3 * MIB}) == "3 MiB removed"
     assert result_line("evict", {"blocks": 7, "files": 3, "failed": 1}) == "7 blocks of 3 files removed, 1 failed"
     assert result_line("refresh", {}) == "done"
+    assert result_line("uploads", {"uploads": 3, "aborted": 2, "failed": 1}).endswith("left, 2 aborted, 1 failed")
+    left = {"key": "a/b", "age_s": 7200, "upload_id": "x7", "is_aborted": True}
+    assert upload_line(left) == "a/b  2.0 h  x7  aborted"
     assert [format_age(seconds) for seconds in (5, 90, 7200, 200_000)] == ["5 s", "1.5 min", "2.0 h", "2.3 d"]
     counters = dict.fromkeys(("written", "evicted", "dropped", "refused", "corrupt", "bypassed", "late"), 0)
     directory = {
@@ -179,5 +182,5 @@ def test_usage(arguments: list[str]) -> None:
 def test_the_list_of_commands_is_readable() -> None:
     """On a terminal of 80 columns the help says of each command in whole words what it does."""
     shown = run_ctl("--help").stdout.partition("Commands:")[2].splitlines()
-    assert len([line for line in shown if line]) == 9
+    assert len([line for line in shown if line]) == 10
     assert not [line for line in shown if "..." in line]
