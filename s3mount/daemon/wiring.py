@@ -14,6 +14,7 @@ from s3mount.core.inodes import InodeTable
 from s3mount.daemon.allocator import HeapLimit, trim
 from s3mount.daemon.keeper import Keeper
 from s3mount.daemon.pressure import MemoryWatch
+from s3mount.daemon.writing import Shared, Writing, writing
 from s3mount.fs.blocks import BlockStore
 from s3mount.fs.budget import ByteBudget
 from s3mount.fs.content import ContentReader
@@ -31,6 +32,7 @@ from s3mount.fuse.callers import Callers
 from s3mount.fuse.notify import ThreadNotifier
 from s3mount.fuse.operations import Operations
 from s3mount.fuse.quarantine import Quarantine
+from s3mount.fuse.writing import WritingOperations
 from s3mount.limits import MemoryUse
 from s3mount.store.attempts import Attempts
 from s3mount.store.catalogue import SplitCatalogue
@@ -61,6 +63,7 @@ class Components:
     selector: Selector
     inventory: Inventory | None
     warmer: Warmer | None
+    writing: Writing | None
     waits: ReaderWaits
     patient: PatientStore
 
@@ -77,12 +80,13 @@ class Components:
             "memory": self.watch.statistics,
             "notifications": self.notifier.statistics,
             **({} if self.disk is None else {"disk cache": self.disk.statistics}),
+            **({} if self.writing is None else self.writing.statistics),
         }
 
     @property
     def attempts(self) -> tuple[Attempts, ...]:
         """Whatever sends requests to S3."""
-        return (self.store.attempts,)
+        return (self.store.attempts,) if self.writing is None else (self.store.attempts, self.writing.attempts)
 
 
 @asynccontextmanager
@@ -134,16 +138,40 @@ async def components(config: MountConfig, keeper: Keeper) -> AsyncIterator[Compo
         )
         callers = Callers(filesystem.key_of)
         boundary = Boundary(config.patience.total_s + _NAMING_S, keeper.marks, callers)
-        operations = Operations(filesystem, boundary)
+        writes = await _writing(config, Shared(connection, store, budget, nursery, filesystem.tree))
+        operations = _operations(filesystem, boundary, writes)
         quarantine = Quarantine(operations, keeper.marks, filesystem)
         quarantine.take_over(by_own_fault=keeper.is_to_blame)
         nursery.start_soon(watch.run, filesystem)
         on_demand = _on_demand(config, store, resolver, disk, budget)
         yield Components(
             operations, boundary, filesystem, notifier, guarded, budget, disk, watch, connection.region, *on_demand,
-            waits, store,
+            writes, waits, store,
         )  # fmt: skip
-        nursery.cancel_scope.cancel()
+        await _end(writes, nursery)
+
+
+async def _writing(config: MountConfig, shared: Shared) -> Writing | None:
+    if config.writing.policy.is_read_only:
+        return None
+    writes = writing(config, shared)
+    await writes.files.recover()
+    return writes
+
+
+async def _end(writes: Writing | None, nursery: trio.Nursery) -> None:
+    if writes is not None:
+        await writes.save()
+    nursery.cancel_scope.cancel()
+    if writes is not None:
+        with trio.CancelScope(shield=True):
+            await writes.close()
+
+
+def _operations(filesystem: S3FileSystem, boundary: Boundary, writes: Writing | None) -> Operations:
+    if writes is None:
+        return Operations(filesystem, boundary)
+    return WritingOperations(filesystem, boundary, writes.files, writes.names)
 
 
 @asynccontextmanager

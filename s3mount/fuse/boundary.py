@@ -43,9 +43,11 @@ TABLE: dict[type[errors.S3MountError], Answer] = {
     errors.NameNotFound: Answer(errno.ENOENT, logging.DEBUG),
     errors.NotADirectory: Answer(errno.ENOTDIR, logging.DEBUG),
     errors.IsADirectory: Answer(errno.EISDIR, logging.DEBUG),
+    errors.DirectoryNotEmpty: Answer(errno.ENOTEMPTY, logging.DEBUG),
     errors.ReadOnlyMount: Answer(errno.EROFS, logging.INFO),
     errors.BadHandle: Answer(errno.EBADF, logging.WARNING),
     errors.StaleInode: Answer(errno.ESTALE, logging.DEBUG),
+    errors.NotAllowed: Answer(errno.EPERM, logging.WARNING),
     errors.NotKept: Answer(errno.EIO, logging.WARNING),
     errors.SpoolFull: Answer(errno.ENOSPC, logging.ERROR),
     errors.SpoolFailed: Answer(errno.EIO, logging.ERROR),
@@ -124,7 +126,7 @@ class Boundary:
         slot = self._marks.keep()
         call = self._clock.wait()
         try:
-            with self.callers.waiting(call.subject, call.pid):
+            with self.callers.waiting(call.operation, call.subject, call.pid):
                 yield
         finally:
             self._clock.resume(call)
