@@ -38,15 +38,12 @@ class _Reader:
     waiting_since: float = 0.0
 
 
-_NONE = ReaderSeconds(0.0, 0.0)
-
-
 class ReaderTime:
     """Adds up the time of readers; times are of one clock, in seconds."""
 
     def __init__(self) -> None:
         self._readers: dict[int, _Reader] = {}
-        self._seconds: dict[int, ReaderSeconds] = {}
+        self._seconds: dict[int, list[float]] = {}  # in all and waiting: each open and close adds to it
 
     def opened(self, reader: int, group: int, now: float) -> None:
         """A reader opened something."""
@@ -57,7 +54,7 @@ class ReaderTime:
             known = self._readers[reader] = _Reader(group, now)
         elif known.n_open == 0:
             if now - known.since <= PAUSE_S:
-                self._add(known.group, now - known.since, 0.0)
+                self._of(known.group)[0] += now - known.since
             known.since = now
             known.group = group
         known.n_open += 1
@@ -69,7 +66,7 @@ class ReaderTime:
             return
         known.n_open -= 1
         if known.n_open == 0:
-            self._add(known.group, now - known.since, 0.0)
+            self._of(known.group)[0] += now - known.since
             known.since = now
 
     def waits(self, reader: int, group: int, now: float) -> None:
@@ -85,14 +82,19 @@ class ReaderTime:
         known = self._readers[reader]
         known.n_waiting -= 1
         if known.n_waiting == 0:
-            self._add(known.group, 0.0, now - known.waiting_since)
+            self._of(known.group)[1] += now - known.waiting_since
         self.closed(reader, now)
 
-    def _add(self, group: int, total: float, waiting: float) -> None:
-        if group not in self._seconds and len(self._seconds) >= _MAX_GROUPS:
-            gone = min(self._seconds, key=self._seconds.__getitem__)
-            self._seconds[0] = _sum(self._seconds.pop(gone), self._seconds.get(0, _NONE))
-        self._seconds[group] = _sum(self._seconds.get(group, _NONE), ReaderSeconds(total, waiting))
+    def _of(self, group: int) -> list[float]:
+        known = self._seconds.get(group)
+        if known is None:
+            if len(self._seconds) >= _MAX_GROUPS:
+                total, waiting = self._seconds.pop(min(self._seconds, key=self._seconds.__getitem__))
+                rest = self._seconds.setdefault(0, [0.0, 0.0])
+                rest[0] += total
+                rest[1] += waiting
+            known = self._seconds.setdefault(group, [0.0, 0.0])
+        return known
 
     def _forget_idle(self) -> None:
         for reader in [each for each, known in self._readers.items() if not known.n_open]:
@@ -100,12 +102,13 @@ class ReaderTime:
 
     def seconds(self, now: float) -> dict[int, ReaderSeconds]:
         """Of each group until now, those that have something open included; group 0 is of all that were forgotten."""
-        found = dict(self._seconds)
+        found = {group: list(seconds) for group, seconds in self._seconds.items()}
         for known in self._readers.values():
             if known.n_open:
-                waiting = now - known.waiting_since if known.n_waiting else 0.0
-                found[known.group] = _sum(found.get(known.group, _NONE), ReaderSeconds(now - known.since, waiting))
-        return found
+                seconds = found.setdefault(known.group, [0.0, 0.0])
+                seconds[0] += now - known.since
+                seconds[1] += now - known.waiting_since if known.n_waiting else 0.0
+        return {group: ReaderSeconds(*seconds) for group, seconds in found.items()}
 
     def check_invariants(self) -> None:
         """Raises ValueError when somebody closed more than he opened, or waited without a call."""
@@ -113,7 +116,3 @@ class ReaderTime:
             raise ValueError("a reader closed more than it opened, or waits without a call")
         if any(seconds < 0 for each in self._seconds.values() for seconds in each):
             raise ValueError("a group read or waited for a negative time")
-
-
-def _sum(one: ReaderSeconds, other: ReaderSeconds) -> ReaderSeconds:
-    return ReaderSeconds(one.total + other.total, one.waiting + other.waiting)

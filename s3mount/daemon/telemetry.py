@@ -24,6 +24,7 @@ from s3mount.daemon.allocator import resident_bytes
 from s3mount.daemon.facts import facts_of
 from s3mount.daemon.wiring import Components
 from s3mount.fs.drafts import DraftStatistics
+from s3mount.fs.parts import StreamStatistics
 from s3mount.fs.write_room import RoomStatistics
 from s3mount.fuse.callers import Use, name_of
 from s3mount.store.guarded import StoreStatistics
@@ -117,10 +118,12 @@ class Telemetry:
     def _bytes(self, parts: dict[str, object]) -> Facts:
         from_s3 = sum(each.bytes_read for each in parts.values() if isinstance(each, StoreStatistics))
         to_s3 = sum(each.bytes_written for each in parts.values() if isinstance(each, WriteStatistics))
-        delivered = self._parts.boundary.callers.statistics().bytes_delivered
+        known = self._parts.boundary.callers.statistics()
+        delivered = known.bytes_delivered
         return {
             "from_s3": from_s3,
             "to_readers": delivered,
+            "from_writers": known.bytes_taken,
             "to_s3": to_s3,
             "from_s3_per_byte_to_readers": from_s3 / delivered if delivered else None,
         }
@@ -201,6 +204,8 @@ def _uploads(parts: dict[str, object]) -> Facts:
             found |= {"acknowledged": each.acknowledged, "refused": each.refused}
         elif isinstance(each, RoomStatistics):
             found["room"] = asdict(each)
+        elif isinstance(each, StreamStatistics):
+            found["sent"] = asdict(each)
     return found
 
 

@@ -126,7 +126,7 @@ class Boundary:
         slot = self._marks.keep()
         call = self._clock.wait()
         try:
-            with self.callers.waiting(call.subject, call.pid):
+            with self.callers.waiting(call.operation, call.subject, call.pid):
                 yield
         finally:
             self._clock.resume(call)

@@ -27,6 +27,8 @@ from s3mount.fs.waits import CALLER
 C = TypeVar("C", bytes, memoryview)
 K = TypeVar("K", bound=Hashable)
 
+#: Of these a wait is a reader's; others are of who writes.
+_READING = frozenset({"lookup", "getattr", "access", "opendir", "readdir", "open", "read", "readlink"})
 #: Of files and openers that were closed.
 _MAX_NOTED = 1024
 _MAX_NAMES = 256
@@ -34,11 +36,17 @@ _MAX_NAMES = 256
 
 @dataclass(frozen=True)
 class CallerStatistics:
-    """Files opened, of these closed without a read, and bytes of content handed to the kernel, since the start."""
+    """Since the start.
+
+    Attributes:
+        opens, opens_without_reads: of files only to be read, and of these closed without a read.
+        bytes_delivered, bytes_taken: content handed to the kernel, and got from it.
+    """
 
     opens: int
     opens_without_reads: int
     bytes_delivered: int
+    bytes_taken: int
 
 
 class Opener(NamedTuple):
@@ -49,7 +57,7 @@ class Opener(NamedTuple):
 
 
 class Use(NamedTuple):
-    """Attributes: bytes delivered and opens since the start, and how many are open now."""
+    """Attributes: bytes delivered and taken, and opens, since the start; and how many are open now."""
 
     n_bytes: int
     opens: int
@@ -59,12 +67,13 @@ class Use(NamedTuple):
 class OpenFile:
     """One handle on a file or directory."""
 
-    __slots__ = ("inode", "is_file", "n_bytes", "opener")
+    __slots__ = ("inode", "is_file", "is_read", "n_bytes", "opener")
 
-    def __init__(self, inode: int, opener: Opener, is_file: bool) -> None:  # noqa: FBT001  each open pays for it
+    def __init__(self, inode: int, opener: Opener, is_file: bool, is_read: bool) -> None:  # noqa: FBT001  each open pays
         self.inode = inode
         self.opener = opener
         self.is_file = is_file
+        self.is_read = is_read
         self.n_bytes = 0
 
 
@@ -98,13 +107,18 @@ class Callers:
         self._opens = 0
         self._opens_without_reads = 0
         self._bytes_delivered = 0
+        self._bytes_taken = 0
 
-    def opened(self, handle: int, inode: int, pid: int, *, is_file: bool = True) -> int:
-        """A handle is given out; returns it."""
+    def opened(self, handle: int, inode: int, pid: int, *, is_file: bool = True, is_read: bool = True) -> int:
+        """A handle is given out; returns it.
+
+        Args:
+            is_read: nothing can be written to it.
+        """
         opener = self._opener(pid)
-        self._open[handle] = OpenFile(inode, opener, is_file)
+        self._open[handle] = OpenFile(inode, opener, is_file, is_read)
         self._time.opened(pid, opener.group, self._clock())
-        self._opens += is_file
+        self._opens += is_file and is_read
         return handle
 
     def _opener(self, pid: int) -> Opener:
@@ -128,28 +142,39 @@ class Callers:
             known.n_bytes += n_bytes
         return content
 
+    def taken(self, handle: int, n_bytes: int) -> int:
+        """Content of a file came from the kernel; returns how much."""
+        self._bytes_taken += n_bytes
+        known = self._open.get(handle)
+        if known is not None:
+            known.n_bytes += n_bytes
+        return n_bytes
+
     def closed(self, handle: int) -> int:
         """A handle goes; returns it.  Call it while its inode is still known."""
         known = self._open.pop(handle, None)
         if known is not None:
             self._time.closed(known.opener.pid, self._clock())
             if known.is_file:
-                self._opens_without_reads += known.n_bytes == 0
+                self._opens_without_reads += known.is_read and known.n_bytes == 0
                 self._files.add(self._key_of(known.inode) or "", known.n_bytes)
                 self._openers.add(known.opener, known.n_bytes)
         return handle
 
     @contextmanager
-    def waiting(self, subject: int, pid: int) -> Iterator[None]:
+    def waiting(self, operation: str, subject: int, pid: int) -> Iterator[None]:
         """A call waits inside the block, of the thread that makes it, or else of the one that opened the handle."""
         known = None if pid else self._open.get(subject)
         opener = self._opener(pid) if known is None else known.opener
         token = CALLER.set(opener.group)
-        self._time.waits(opener.pid, opener.group, self._clock())
+        is_reading = operation in _READING
+        if is_reading:
+            self._time.waits(opener.pid, opener.group, self._clock())
         try:
             yield
         finally:
-            self._time.goes_on(opener.pid, self._clock())
+            if is_reading:
+                self._time.goes_on(opener.pid, self._clock())
             CALLER.reset(token)
 
     def key_of(self, subject: int) -> str | None:
@@ -190,7 +215,7 @@ class Callers:
 
     def statistics(self) -> CallerStatistics:
         """A snapshot of the counters."""
-        return CallerStatistics(self._opens, self._opens_without_reads, self._bytes_delivered)
+        return CallerStatistics(self._opens, self._opens_without_reads, self._bytes_delivered, self._bytes_taken)
 
     def check_invariants(self) -> None:
         """Raises ValueError when more was closed without a read than opened, or a part contradicts itself."""

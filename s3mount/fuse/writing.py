@@ -46,14 +46,14 @@ class WritingOperations(Operations):
             return await super().open(inode, flags, ctx)
         with self._boundary.guard("open", inode, pid=ctx.pid), self._boundary.deadline():
             handle = await self._files.open(inode, _opening(flags), ctx.pid)
-            return self._opened(handle, inode, ctx)
+            return _info(self._callers.opened(handle, inode, ctx.pid, is_read=False))
 
     async def create(
         self, parent_inode: InodeT, name: FileNameT, mode: ModeT, flags: FlagT, ctx: RequestContext
     ) -> tuple[pyfuse3.FileInfo, pyfuse3.EntryAttributes]:
         with self._boundary.guard("create", parent_inode, zlib.crc32(name), pid=ctx.pid), self._boundary.deadline():
             handle, attrs = await self._files.create(parent_inode, name, _opening(flags), mode, ctx.pid)
-            return self._opened(handle, InodeT(attrs.ino), ctx), to_entry(attrs)
+            return _info(self._callers.opened(handle, attrs.ino, ctx.pid, is_read=False)), to_entry(attrs)
 
     async def mknod(
         self, parent_inode: InodeT, name: FileNameT, mode: ModeT, rdev: int, ctx: RequestContext
@@ -68,7 +68,7 @@ class WritingOperations(Operations):
     async def write(self, fh: FileHandleT, off: int, buf: bytes) -> int:
         with self._boundary.guard("write", fh, 0, off), self._boundary.waiting():
             await self._files.write(fh, off, buf)
-            return len(buf)
+            return self._callers.taken(fh, len(buf))
 
     async def flush(self, fh: FileHandleT) -> None:
         with self._boundary.guard("flush", fh):
@@ -171,3 +171,7 @@ def _opening(flags: int) -> Opening:
         is_truncating=bool(flags & os.O_TRUNC),
         is_exclusive=bool(flags & os.O_EXCL),
     )
+
+
+def _info(handle: int) -> pyfuse3.FileInfo:
+    return pyfuse3.FileInfo(fh=FileHandleT(handle), direct_io=False, keep_cache=True)

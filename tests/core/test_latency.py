@@ -40,6 +40,12 @@ def test_a_quantile_is_right_within_its_bucket(noted: list[int], share: float) -
     assert (upper_bound_s(bucket - 1) if bucket else 0.0) <= told <= upper_bound_s(bucket)
 
 
+def test_quantiles_within_a_bucket() -> None:
+    """What lies in one bucket is taken to lie evenly in it."""
+    assert quantile([0, 0, 0, 4], 0.5) == pytest.approx((upper_bound_s(2) + upper_bound_s(3)) / 2)
+    assert quantile([4], 0.25) == pytest.approx(upper_bound_s(0) / 4)
+
+
 def test_nothing_has_no_quantile() -> None:
     """Of nothing a quantile is 0."""
     assert quantile(LatencyHistogram().statistics().buckets, 0.5) == 0.0

@@ -82,6 +82,7 @@ async def test_waits_are_told_by_group() -> None:
     for operation, subject, pid in (("lookup", 1, os.getpid()), ("read", 9, 0)):
         with boundary.guard(operation, subject, pid=pid), boundary.deadline():
             await waits.of_names(answer())
+        assert CALLER.get() == 0
     with boundary.guard("read", 12345), boundary.deadline():
         assert CALLER.get() == 0
     found = waits.by_group()

@@ -151,6 +151,22 @@ def test_top(weed: Server, bucket: str, work: Path) -> None:
     assert re.search(r"^ *1000 B +1 +0 +evil\\x1b\[31m\\nred$", shown, re.MULTILINE)
 
 
+def test_what_is_written(weed: Server, work: Path) -> None:
+    """Of a mount that writes the bytes from writers and to S3, the uploads and the requests are told, and who wrote."""
+    bucket = weed.make_bucket()
+    with mounted(bucket, work, "--rw", url=weed.url) as mount:
+        (mount.path / "new").write_bytes(b"x" * 5000)
+        found = stats_of(mount)
+        top = result_of(run_ctl("top", mount.path, "--json"))
+        assert mount.stop() == 0
+    assert (found["bytes"]["from_writers"], found["bytes"]["to_s3"]) == (5000, 5000)
+    assert (found["requests"]["counts"]["put"], found["uploads"]["sent"]["puts"]) == (1, 1)
+    assert found["requests"]["latencies"]["PutObject"]["count"] == 1
+    assert found["caches"]["opens"] == 0
+    assert found["uploads"]["room"]["waiting"] == 0
+    assert [(each["key"], each["bytes"]) for each in top["files"]] == [("new", 5000)]
+
+
 def test_watching(weed: Server, bucket: str, work: Path) -> None:
     """stats --watch draws again and again on a terminal, over a change of daemons, and ends at Ctrl-C with 0."""
     with mounted(bucket, work, url=weed.url) as mount:
@@ -253,6 +269,7 @@ def test_a_log_of_json(weed: Server, bucket: str, work: Path) -> None:
         front.decide = lambda request: refused if "large" in request.target and not request.is_list else None
         with pytest.raises(PermissionError):
             (mount.path / "large").read_bytes()
+        wait_until(lambda: "EACCES" in mount.log, 10, "the line")
         os.kill(mount.daemon_pid, signal.SIGKILL)
         wait_for_takeover(mount)
         assert mount.stop() == 0
