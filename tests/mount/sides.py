@@ -240,6 +240,7 @@ class Local(Side):
 
     def open(self, path: str, flags: int) -> None:
         if flags & os.O_TMPFILE == os.O_TMPFILE:
+            os.close(os.open(self.at(path), os.O_DIRECTORY))
             raise OSError(errno.EOPNOTSUPP, "a file without a name")
         super().open(path, flags)
 

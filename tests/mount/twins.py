@@ -29,11 +29,13 @@ Objects = Callable[[str], dict[str, bytes]]
 _CONTENT = make_content("twins", (8 << 20) + 256)
 #: What is appended to an object is in S3 a second after the last close; here the machine may be busy.
 _LATE_S = 20
-#: Calls on a descriptor, and those of them after which it may have been the last.
+#: Calls whose first argument is a descriptor.
 _ON_HANDLES = frozenset(
     "dup close read pread write pwrite seek ftruncate allocate fsync fdatasync fstat list_handle send_file copy_range "
     "is_same map_read map_write map_and_close child_writes child_starts futime".split()
 )
+#: What comes before a call on a descriptor where none is open.
+_OPEN_ONE = ("open", "a", os.O_RDWR | os.O_CREAT)
 #: Calls with data, whose second argument it is.
 _WITH_DATA = frozenset("write pwrite map_write map_and_close child_writes child_ends save append".split())
 
@@ -43,18 +45,35 @@ def data(seed: int, length: int) -> bytes:
     return _CONTENT[seed : seed + length]
 
 
+def forget(root: Path) -> None:
+    """A mount that was ended has forgotten modes and times."""
+    for path in root.rglob("*"):
+        if not path.is_symlink():
+            os.utime(path)
+            path.chmod(0o755 if path.is_dir() else 0o644)
+
+
 class Twins:
     """A mount of a bucket, a local directory, and programs that run on both.
 
     Args:
         remount: ends the mount and begins it anew; returns when it answers.
-        objects: another S3 client; None where there is no S3, to test the comparison itself.
+        objects: another S3 client; None where there is no S3.
+        side: the mount's, another one to test the comparison itself.
     """
 
-    def __init__(self, local: Path, mount: Path, remount: Callable[[], None], objects: Objects | None) -> None:
+    def __init__(
+        self,
+        local: Path,
+        mount: Path,
+        remount: Callable[[], None] = lambda: None,
+        objects: Objects | None = None,
+        side: type[Side] = Side,
+    ) -> None:
         self._roots = local, mount
         self._remount = remount
         self._objects = objects
+        self._side = side
         self._programs = 0
         self.steps = 0
 
@@ -65,14 +84,14 @@ class Twins:
         for root in self._roots:
             (root / name).mkdir()
         below, local, mount = self._objects, *(root / name for root in self._roots)
-        run = _Run(Local(local), Side(mount), below and (lambda key: below(f"{name}/{key}")))
+        run = _Run(Local(local), self._side(mount), below and (lambda key: below(f"{name}/{key}")))
         try:
             for step in program:
                 self.steps += 1
                 if step[0] == "remount":
                     run.close_all()
                     self._remount()
-                    run.forget()
+                    forget(local)
                 else:
                     run.step(step)
             run.close_all()
@@ -94,6 +113,8 @@ class _Run:
 
     def step(self, step: Step) -> None:
         name, *arguments = step
+        if name in _ON_HANDLES and not self._local.handles:
+            self.step(_OPEN_ONE)
         if name in _ON_HANDLES and not self._local.handles:
             return
         if name == "child_ends" and not self._local.children:
@@ -151,13 +172,6 @@ class _Run:
             for child in side.children:
                 child.kill()
                 child.communicate()
-
-    def forget(self) -> None:
-        """A mount that was ended has forgotten modes and times."""
-        for path in self._local.root.rglob("*"):
-            if not path.is_symlink():
-                os.utime(path)
-                path.chmod(0o755 if path.is_dir() else 0o644)
 
     def compare(self) -> None:
         """The trees are equal, and S3 has them."""

@@ -37,23 +37,24 @@ def _step(name: str, *arguments: st.SearchStrategy[object]) -> st.SearchStrategy
 
 _on_handles = (
     *[_step("open", paths, usual)] * 3, _step("open", paths, flags), _step("dup", handles),
-    *[_step("close", handles)] * 2, _step("read", handles, lengths), _step("pread", handles, lengths, offsets),
-    *[_step("write", handles, contents)] * 2, _step("pwrite", handles, contents, offsets),
+    *[_step("close", handles)] * 2, *[_step("read", handles, lengths)] * 2,
+    *[_step("pread", handles, lengths, offsets)] * 2, *[_step("write", handles, contents)] * 4,
+    *[_step("pwrite", handles, contents, offsets)] * 3, *[_step("ftruncate", handles, offsets)] * 2,
     _step("seek", handles, offsets, st.sampled_from([os.SEEK_SET, os.SEEK_CUR, os.SEEK_END])),
-    _step("ftruncate", handles, offsets), _step("allocate", handles, lengths.filter(bool)), _step("fsync", handles),
-    _step("fdatasync", handles), _step("fstat", handles), _step("send_file", handles, handles, lengths),
-    _step("copy_range", handles, handles, lengths), _step("is_same", handles, paths), _step("map_read", handles),
-    _step("map_write", handles, contents, offsets, st.booleans()), _step("map_and_close", handles, contents, offsets),
-    _step("child_writes", handles, contents), _step("child_starts", handles), _step("child_ends", handles, contents),
-    _step("futime", handles, times), _step("list_handle", handles),
+    _step("allocate", handles, lengths.filter(bool)), *[_step("fsync", handles)] * 2, _step("fdatasync", handles),
+    _step("fstat", handles), _step("send_file", handles, handles, lengths), _step("is_same", handles, paths),
+    _step("copy_range", handles, handles, lengths), _step("map_read", handles), _step("futime", handles, times),
+    *[_step("map_write", handles, contents, offsets, st.booleans())] * 2, _step("list_handle", handles),
+    _step("map_and_close", handles, contents, offsets), _step("child_writes", handles, contents),
+    _step("child_starts", handles), _step("child_ends", handles, contents),
 )  # fmt: skip
 _on_names = (
-    _step("stat", paths), _step("lstat", paths), _step("list", paths), _step("load", paths),
-    *[_step("save", paths, contents)] * 2, _step("append", paths, contents), _step("truncate", paths, offsets),
-    _step("mkdir", paths), _step("mkdir", st.sampled_from(["d", "d/e", "f"])), _step("rmdir", paths),
-    _step("unlink", paths), _step("remove_tree", paths), *[_step("rename", paths, paths)] * 2,
-    _step("rename_new", paths, paths), _step("symlink", st.sampled_from(["a", "d", "e/a", "nowhere"]), paths),
-    _step("readlink", paths), _step("link", paths, paths), _step("chmod", paths, modes), _step("utime", paths, times),
+    _step("stat", paths), _step("lstat", paths), _step("list", paths), *[_step("load", paths)] * 2,
+    *[_step("save", paths, contents)] * 3, _step("append", paths, contents), _step("truncate", paths, offsets),
+    *[_step("mkdir", paths)] * 2, _step("rmdir", paths), _step("unlink", paths), _step("remove_tree", paths),
+    *[_step("rename", paths, paths)] * 4, _step("rename_new", paths, paths), *[_step("link", paths, paths)] * 2,
+    _step("symlink", st.sampled_from(["a", "d", "e/a", "nowhere"]), paths), _step("readlink", paths),
+    _step("chmod", paths, modes), _step("utime", paths, times),
 )  # fmt: skip
 _big = st.sampled_from([(0, 5 << 20), (7, (5 << 20) + 1), (1, 6_000_000), (3, 8 << 20)])
 _far = st.sampled_from([(5 << 20) - 1, 5 << 20, 11_000_000])
@@ -62,11 +63,11 @@ _rarely = (
     _step("pwrite", handles, contents, _far), _step("ftruncate", handles, _far),
 )  # fmt: skip
 steps = st.integers(0, 39).flatmap(
-    lambda kind: st.one_of(*(_rarely if kind == 39 else _on_handles if kind < 22 else _on_names))
+    lambda kind: st.one_of(*(_rarely if kind == 39 else _on_handles if kind < 25 else _on_names))
 )
 
 
 def programs(length: int) -> st.SearchStrategy[Program]:
     """Programs of up to so many steps, on a tree that has something in it."""
-    start: Program = [("mkdir", "d"), ("save", "a", (1, 10)), ("save", "d/a", (2, 5000))]
+    start: Program = [("mkdir", "d"), ("mkdir", "f"), ("save", "a", (1, 10)), ("save", "d/a", (2, 5000))]
     return st.lists(steps, min_size=length // 2, max_size=length).map(lambda program: start + program)
