@@ -1,4 +1,4 @@
-"""Random programs that write, on a mount and on a local directory: the same results, the same content, the same objects."""
+"""Random programs that write, on a mount and on a local directory: equal results, equal content, equal objects."""
 
 import errno
 import os

@@ -1,6 +1,6 @@
 """Programs on two sides at once: every call gives the same, and S3 has what was closed.
 
-A program is a list of steps, each the name of a call and its arguments, so what fails is printed as it can be run again:
+A program is a list of steps, each the name of a call and its arguments; a failure prints what can be run again:
 
     python -m tests.mount.twins '[("save", "a", (0, 10)), ...]'
 """
@@ -30,14 +30,17 @@ _CONTENT = make_content("twins", (8 << 20) + 256)
 #: What is appended to an object is in S3 a second after the last close; here the machine may be busy.
 _LATE_S = 20
 #: Calls whose first argument is a descriptor.
-_ON_HANDLES = frozenset(
-    "dup close read pread write pwrite seek ftruncate allocate fsync fdatasync fstat list_handle send_file copy_range "
-    "is_same map_read map_write map_and_close child_writes child_starts futime".split()
-)
+_ON_HANDLES = frozenset({
+    "dup", "close", "read", "pread", "write", "pwrite", "seek", "ftruncate", "allocate", "fsync", "fdatasync",
+    "fstat", "list_handle", "send_file", "copy_range", "is_same", "map_read", "map_write", "map_and_close",
+    "child_writes", "child_starts", "futime",
+})  # fmt: skip
 #: What comes before a call on a descriptor where none is open.
 _OPEN_ONE = ("open", "a", os.O_RDWR | os.O_CREAT)
 #: Calls with data, whose second argument it is.
-_WITH_DATA = frozenset("write pwrite map_write map_and_close child_writes child_ends save append".split())
+_WITH_DATA = frozenset({
+    "write", "pwrite", "map_write", "map_and_close", "child_writes", "child_ends", "save", "append",
+})  # fmt: skip
 
 
 def data(seed: int, length: int) -> bytes:
