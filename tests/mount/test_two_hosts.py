@@ -1,7 +1,7 @@
 """Eight processes of a job on two mounts of one bucket do at once what jobs do: none sees an error that it must not.
 
 What two hosts are promised is the model: of those that make one name exclusively exactly one succeeds; what was closed
-What two hosts are promised is the model: of those that make one name exclusively exactly one succeeds; what was closed is
+is seen by the other host within a moment; who overwrites one file and is not told that it failed has written all of it.
 """
 
 import contextlib
