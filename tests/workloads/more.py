@@ -254,7 +254,7 @@ def hub_cache(d):
 
 
 NAMES = (
-    "lance_appends", "delta_appends", "obstore_local", "tensorstore_zarr", "orbax", "mds", "dcp_two_ranks", 
+    "lance_appends", "delta_appends", "obstore_local", "tensorstore_zarr", "orbax", "mds", "dcp_two_ranks",
     "hf_trainer",
     "duckdb_copy", "sqlite", "hub_cache",
 )  # fmt: skip
