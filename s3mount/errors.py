@@ -63,6 +63,10 @@ class StaleInode(FileSystemError):
     """The bucket no longer has that content under that name; the kernel looks it up again by itself."""
 
 
+class NotAllowed(FileSystemError):
+    """The mount was made without the switch that lets it change this."""
+
+
 class NotKept(FileSystemError):
     """Bytes of a file being written that are in S3 already, inside an upload that nobody can read, and not here."""
 

@@ -14,6 +14,7 @@ Of a directory too large to keep, each name is recorded by itself.
 
 import logging
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import trio
@@ -45,18 +46,25 @@ class DirectoryStatistics:
 
 
 class OpenDirectory:
-    """One handle on one directory."""
+    """One handle on one directory.
+
+    Attributes:
+        scan: the listing it reads.
+        extras: names that are known here and that the listing lacked; None as long as it is not whole.
+    """
 
     def __init__(self, key: str) -> None:
         self.key = key
         self.lock = trio.Lock()
         self.scan: DirectoryScan | None = None
+        self.extras: list[str] | None = None
         self._window: list[Entry] = []
         self._window_at = 0
 
     def read_from(self, scan: DirectoryScan | None) -> None:
         """Read another listing, or none."""
         self.scan = scan
+        self.extras = None
         self._window = []
 
     def some_from(self, offset: int) -> list[Entry]:
@@ -105,7 +113,7 @@ class DirectoryLister:
         self._read_from(directory, None)
         self._open -= 1
 
-    def entries_nowait(self, directory: OpenDirectory, offset: int) -> list[Entry] | None:
+    def entries_nowait(self, directory: OpenDirectory, offset: int) -> Sequence[Entry | None] | None:
         """As `entries_from`, if it needs no waiting; else None."""
         if directory.lock.locked():
             return None
@@ -116,10 +124,10 @@ class DirectoryLister:
                 return None
             scan = DirectoryScan.whole(directory.key, listing.entries, listing.asked_at)
             self._read_from(directory, scan)
-        return directory.some_from(offset) if len(scan.entries) > offset or scan.is_complete else None
+        return self._some_from(directory, scan, offset) if len(scan.entries) > offset or scan.is_complete else None
 
-    async def entries_from(self, directory: OpenDirectory, offset: int) -> list[Entry]:
-        """Some entries from an offset on; empty only at the end of the directory.
+    async def entries_from(self, directory: OpenDirectory, offset: int) -> Sequence[Entry | None]:
+        """Some entries from an offset on, None for one that was removed here; empty only at the end of the directory.
 
         Raises:
             StoreError: the page could not be listed; the next call tries again.
@@ -130,7 +138,21 @@ class DirectoryLister:
                 scan = await self._scan_for(directory.key)
                 self._read_from(directory, scan)
             await scan.reach(offset)
-            return directory.some_from(offset)
+            return self._some_from(directory, scan, offset)
+
+    def _some_from(self, directory: OpenDirectory, scan: DirectoryScan, offset: int) -> Sequence[Entry | None]:
+        if offset < len(scan.entries):
+            listed = directory.some_from(offset)
+            return self._cache.local.corrected(directory.key, listed)
+        if directory.extras is None:
+            local = self._cache.local.entries(directory.key)
+            directory.extras = [entry.name for entry in local if scan.entries.get(entry.name) is None]
+        return [self._extra(directory.key, name) for name in directory.extras[offset - len(scan.entries) :]]
+
+    def _extra(self, directory_key: str, name: str) -> Entry | None:
+        """What is under a name by now: S3 may have it meanwhile."""
+        record = self._cache.last_record(child_key(directory_key, name))
+        return None if record is None else Entry(name, record.found)
 
     def _read_from(self, directory: OpenDirectory, scan: DirectoryScan | None) -> None:
         if scan is not None:

@@ -61,6 +61,7 @@ class Drafts:
         self._tools = tools
         self._drafts: dict[str, Draft] = {}
         self._orphans: dict[Draft, None] = {}
+        self._has_ended = trio.Event()
         self._settler = Settler(nursery, self._end)
 
     def find(self, key: str) -> Draft | None:
@@ -163,15 +164,17 @@ class Drafts:
                 del self._drafts[draft.key]
             self._orphans.pop(draft, None)
             await draft.close()
+            self._has_ended.set()
+            self._has_ended = trio.Event()
+
+    async def until_one_ends(self) -> None:
+        """Wait for that."""
+        await self._has_ended.wait()
 
     # -- names ----------------------------------------------------------------------------------
 
     async def settle(self, prefix: str) -> None:
-        """Everything below a prefix, or of one key, is in S3 when this returns: a rename copies there.
-
-        Raises:
-            As `Draft.fsync`: the first that could not be written.
-        """
+        """Everything below a prefix is in S3 when this returns.  Raises as `Draft.fsync`."""
         for draft in self.below(prefix):
             await draft.fsync()
 

@@ -44,6 +44,7 @@ TABLE: dict[type[errors.S3MountError], Answer] = {
     errors.ReadOnlyMount: Answer(errno.EROFS, logging.INFO),
     errors.BadHandle: Answer(errno.EBADF, logging.WARNING),
     errors.StaleInode: Answer(errno.ESTALE, logging.DEBUG),
+    errors.NotAllowed: Answer(errno.EPERM, logging.WARNING),
     errors.NotKept: Answer(errno.EIO, logging.WARNING),
     errors.SpoolFull: Answer(errno.ENOSPC, logging.ERROR),
     errors.SpoolFailed: Answer(errno.EIO, logging.ERROR),

@@ -146,16 +146,6 @@ async def test_statfs() -> None:
 # -- answers ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("flags", [os.O_WRONLY, os.O_RDWR, os.O_RDONLY | os.O_TRUNC, os.O_APPEND | os.O_WRONLY])
-async def test_open_for_writing(flags: int) -> None:
-    """Every way to open for writing is EROFS."""
-    store = FakeStore()
-    store.put("a", b"x")
-    async with serving(store) as ops:
-        entry = await ops.lookup(ROOT, b"a")
-        assert await errno_of(ops.open(entry.st_ino, flags, None)) == errno.EROFS
-
-
 async def test_names_and_kinds() -> None:
     """Missing, impossible and misused names have the errno of a local file system."""
     store = FakeStore()
