@@ -231,6 +231,7 @@ class MountedTwins:
         self._directory = directory
         self._flags = ("--rw", *flags)
         self._stack = contextlib.ExitStack()
+        self._remounts = 0
         self._mount: Mount
 
     def __enter__(self) -> Twins:
@@ -255,6 +256,9 @@ class MountedTwins:
     def _remount(self) -> None:
         assert self._mount.stop() == 0, self._mount.log
         self._stack.close()
+        self._remounts += 1
+        log = self._directory / "s3mount.log"  # that the next mount answers is read in a new one
+        log.rename(log.with_suffix(f".{self._remounts}"))
         self._begin()
 
     def _objects(self, prefix: str) -> dict[str, bytes]:
