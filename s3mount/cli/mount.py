@@ -179,20 +179,24 @@ def build_config(
             file_mode=flags["file_mode"],
             dir_mode=flags["dir_mode"],
         ),
-        fuse=FuseConfig(
-            mount_point,
-            location.label,
-            flags["allow_other"],
-            flags["allow_root"],
-            flags["auto_unmount"],
-            is_read_only=flags["read_only"],
-            max_background=background_limit(crt.connections),
-            read_ahead_kib=None if flags["no_kernel_tuning"] else flags["read_ahead_kib"],
-        ),
+        fuse=_fuse_config(flags, mount_point, location.label, background_limit(crt.connections)),
         log=_log_config(flags, mount_point),
         runtime_directory=rundir.own_directory(environ),
         has_takeover=not flags["no_takeover"],
         hang_timeout_s=flags["hang_timeout"],
+    )
+
+
+def _fuse_config(flags: Mapping[str, Any], mount_point: str, label: str, max_background: int) -> FuseConfig:
+    return FuseConfig(
+        mount_point,
+        label,
+        flags["allow_other"],
+        flags["allow_root"],
+        flags["auto_unmount"],
+        is_read_only=flags["read_only"],
+        max_background=max_background,
+        read_ahead_kib=None if flags["no_kernel_tuning"] else flags["read_ahead_kib"],
     )
 
 

@@ -11,7 +11,7 @@ import click
 from s3mount.cli.values import size_in
 from s3mount.config import MAX_PART_SIZE, MIN_PART_SIZE
 from s3mount.errors import BadOption
-from s3mount.fs.file_writes import ObjectHeaders
+from s3mount.fs.object_headers import ObjectHeaders
 from s3mount.fs.write_config import WritingConfig
 from s3mount.fs.write_policy import WritePolicy
 from s3mount.store.session import S3Config

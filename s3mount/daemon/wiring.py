@@ -125,14 +125,7 @@ async def components(config: MountConfig, keeper: Keeper) -> AsyncIterator[Compo
             give_back=trim,
         )
         boundary = Boundary(config.patience.total_s + _NAMING_S, keeper.marks)
-        writes = None
-        if not config.writing.policy.is_read_only:
-            shared = Shared(
-                connection, store, config.s3, config.patience, budget, nursery, filesystem.tree,
-                config.guard.deadline_s, config.guard.max_gets,
-            )  # fmt: skip
-            writes = writing(config.writing, shared)
-            await writes.files.recover()
+        writes = await _writing(config, Shared(connection, store, budget, nursery, filesystem.tree))
         operations = _operations(filesystem, boundary, writes)
         quarantine = Quarantine(operations, keeper.marks, filesystem)
         quarantine.take_over(by_own_fault=keeper.is_to_blame)
@@ -142,12 +135,24 @@ async def components(config: MountConfig, keeper: Keeper) -> AsyncIterator[Compo
             operations, boundary, filesystem, notifier, guarded, budget, disk, watch, connection.region, *on_demand,
             writes,
         )  # fmt: skip
-        if writes is not None:
-            await writes.save()
-        nursery.cancel_scope.cancel()
-        if writes is not None:
-            with trio.CancelScope(shield=True):
-                await writes.close()
+        await _end(writes, nursery)
+
+
+async def _writing(config: MountConfig, shared: Shared) -> Writing | None:
+    if config.writing.policy.is_read_only:
+        return None
+    writes = writing(config, shared)
+    await writes.files.recover()
+    return writes
+
+
+async def _end(writes: Writing | None, nursery: trio.Nursery) -> None:
+    if writes is not None:
+        await writes.save()
+    nursery.cancel_scope.cancel()
+    if writes is not None:
+        with trio.CancelScope(shield=True):
+            await writes.close()
 
 
 def _operations(filesystem: S3FileSystem, boundary: Boundary, writes: Writing | None) -> Operations:

@@ -12,18 +12,17 @@ from dataclasses import dataclass
 import trio
 
 from s3mount.cache.threads import CallThreads
-from s3mount.core.backoff import Patience
+from s3mount.config import MountConfig
 from s3mount.fs.budget import ByteBudget
 from s3mount.fs.draft_content import DraftTools
 from s3mount.fs.drafts import Drafts
 from s3mount.fs.file_writes import FileWrites
-from s3mount.fs.namespace import Namespace
+from s3mount.fs.namespace import Namespace, NamespaceConfig
 from s3mount.fs.part_sender import StreamTools
 from s3mount.fs.parts import StreamStatistics
 from s3mount.fs.spool import Spool
 from s3mount.fs.spooled import SpoolTools
 from s3mount.fs.tree import Tree
-from s3mount.fs.write_config import WritingConfig
 from s3mount.fs.write_room import WriteRoom
 from s3mount.fs.written import WrittenInodes
 from s3mount.store.connect import Connection
@@ -33,7 +32,6 @@ from s3mount.store.patient import PatientStore
 from s3mount.store.patient_writer import PatientWriter
 from s3mount.store.retries import Retries
 from s3mount.store.s3_writer import S3Writer
-from s3mount.store.session import S3Config
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +67,7 @@ class Writing:
         while (keys := self.unsaved) and trio.current_time() < until:
             log.info("waiting for files that are being written: %s", _some(keys))
             with trio.move_on_after(_SAID_EVERY_S):
-                await self._drafts.until_one_ends()
+                await self._drafts.has_ended.wait()
         await self.save()
 
     async def save(self) -> None:
@@ -98,23 +96,19 @@ class Shared:
 
     connection: Connection
     store: PatientStore
-    s3: S3Config
-    patience: Patience
     budget: ByteBudget
     nursery: trio.Nursery
     tree: Tree
-    deadline_s: float
-    connections: int
 
 
-def writing(config: WritingConfig, shared: Shared) -> Writing:
+def writing(mount: MountConfig, shared: Shared) -> Writing:
     """Put it together."""
-    client, s3 = shared.connection.client, shared.s3
+    config, client, s3 = mount.writing, shared.connection.client, mount.s3
     by_crt = CrtWriter(shared.connection.reader.requests, client, s3, config.objects)
-    limits = WriteGuardConfig(shared.deadline_s, shared.connections, shared.connections)
+    limits = WriteGuardConfig(mount.guard.deadline_s, mount.guard.max_gets, mount.guard.max_gets)
     guarded = GuardedWriter(by_crt, limits, bucket=s3.location.bucket)
     last = guarded.through(S3Writer(client, s3, config.objects))
-    writer = PatientWriter(guarded, Retries(shared.patience), last)
+    writer = PatientWriter(guarded, Retries(mount.patience), last)
     room = WriteRoom(shared.budget)
     counts = StreamStatistics()
     streams = StreamTools(writer, room, shared.nursery, config.part_size, counts)
@@ -127,12 +121,21 @@ def writing(config: WritingConfig, shared: Shared) -> Writing:
         watch=written,
     )
     drafts = Drafts(tools, shared.nursery)
-    files = FileWrites(shared.tree, drafts, written, config.policy, config.headers)
-    names = Namespace()
+    names = Namespace(
+        shared.tree,
+        drafts,
+        config.policy,
+        shared.store,
+        writer,
+        shared.nursery,
+        NamespaceConfig(config.has_markers, config.rename_dir_limit),
+    )
+    files = FileWrites(shared.tree, drafts, written, config.policy, config.headers, names.removals.settle)
     statistics: dict[str, Callable[[], object]] = {
         "writes": guarded.statistics,
         "uploads": lambda: counts,
         "files being written": drafts.statistics,
+        "names": names.statistics,
         "write memory": room.statistics,
         "local names": shared.tree.cache.local.statistics,
     }

@@ -13,7 +13,6 @@ Of a directory too large to keep, each name is recorded by itself.
 """
 
 import logging
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,6 +24,7 @@ from s3mount.core.fanout import DEFAULT_AHEAD_PAGES
 from s3mount.core.keys import SEPARATOR, child_key
 from s3mount.core.listing import Entry, HiddenKey, ListingFold, ListPage
 from s3mount.core.tree import TreeDirectory
+from s3mount.fs.open_directory import OpenDirectory
 from s3mount.fs.pages import PageStream
 from s3mount.fs.scans import DirectoryScan
 from s3mount.fs.walks import SubtreeWalks
@@ -43,44 +43,6 @@ class DirectoryStatistics:
     open: int
     pages: int
     walks: int
-
-
-class OpenDirectory:
-    """One handle on one directory.
-
-    Attributes:
-        scan: the listing it reads.
-        extras: names that are known here and that the listing lacked; None as long as it is not whole.
-    """
-
-    def __init__(self, key: str) -> None:
-        self.key = key
-        self.lock = trio.Lock()
-        self.scan: DirectoryScan | None = None
-        self.extras: list[str] | None = None
-        self._window: list[Entry] = []
-        self._window_at = 0
-
-    def read_from(self, scan: DirectoryScan | None) -> None:
-        """Read another listing, or none."""
-        self.scan = scan
-        self.extras = None
-        self._window = []
-
-    def some_from(self, offset: int) -> list[Entry]:
-        """Some entries of the listing from an offset on, as far as it came.
-
-        The kernel takes twenty at a time, so what was unpacked is kept until it goes on to the next page.
-        """
-        at = offset - self._window_at
-        if not 0 <= at < len(self._window):
-            self._window = [] if self.scan is None else self.scan.entries.some_from(offset)
-            self._window_at, at = offset, 0
-        return self._window[at:]
-
-    def asked_at(self, offset: int) -> float:
-        """When the page was asked for that the entry at an offset came with."""
-        return -math.inf if self.scan is None else self.scan.asked_at(offset)
 
 
 class DirectoryLister:
@@ -138,7 +100,26 @@ class DirectoryLister:
                 scan = await self._scan_for(directory.key)
                 self._read_from(directory, scan)
             await scan.reach(offset)
+            await self._look_for_ghosts(directory.key, scan, offset)
             return self._some_from(directory, scan, offset)
+
+    async def _look_for_ghosts(self, directory_key: str, scan: DirectoryScan, offset: int) -> None:
+        """Believe again in directories that were removed here, where S3 has something below them."""
+        for entry in scan.entries.some_from(offset) if offset < len(scan.entries) else []:
+            if self._cache.local.is_ghost(directory_key, entry) and await self.has_key(directory_key + entry.name):
+                self._cache.local.forget_ghost(directory_key + entry.name)
+
+    async def has_key(self, path: str) -> bool:
+        """Whether S3 has anything below a path.
+
+        Raises:
+            StoreError.
+        """
+        return not (await self._store.list_page(path + SEPARATOR, delimiter="", max_keys=1)).is_empty
+
+    def was_removed(self, path: str) -> bool:
+        """See `LocalNames.was_removed`."""
+        return self._cache.local.was_removed(path)
 
     def _some_from(self, directory: OpenDirectory, scan: DirectoryScan, offset: int) -> Sequence[Entry | None]:
         if offset < len(scan.entries):

@@ -95,12 +95,7 @@ class Draft:
     # -- changing and reading it ----------------------------------------------------------------
 
     async def write(self, offset: int, data: bytes | memoryview) -> None:
-        """Bytes at an offset.
-
-        Raises:
-            NotKept, SpoolFull, SpoolFailed: they were not written.
-            StoreError: a stream has failed.
-        """
+        """Bytes at an offset.  Raises as `DraftContent.write`."""
         async with self._lock:
             await self._changing()
             await self._content.write(offset, data)
@@ -232,7 +227,7 @@ class Draft:
             self._tools.watch.saved(self)
 
     async def orphan(self) -> None:
-        """Its name is gone: it is read and written until the last handle is closed, and never published."""
+        """Its name is gone: it is used until the last handle is closed, and never published."""
         self._tools.watch.orphaned(self)
         async with self._lock:
             self.is_orphan = True

@@ -8,78 +8,45 @@ fsync and the last close of the opener return when S3 has the file (appends: whe
 RELEASE comes after close has returned: what fails there is only logged.
 """
 
-import mimetypes
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 
 from s3mount.cache.shown import Shown
 from s3mount.core.attrs import FileAttrs, ObjectStat
 from s3mount.core.inode import Inode
-from s3mount.core.keys import fits_in_key, split_key
+from s3mount.core.keys import fits_in_key
 from s3mount.errors import AlreadyExists, IsADirectory, KeyTooLong, StaleInode
 from s3mount.fs.draft import Draft
 from s3mount.fs.drafts import Drafts, Opening
-from s3mount.fs.openers import has_open, process_of
-from s3mount.fs.reader import NO_LIMIT, Limit
+from s3mount.fs.object_headers import ObjectHeaders
+from s3mount.fs.openers import process_of
 from s3mount.fs.tree import Tree
+from s3mount.fs.write_handle import WriteHandle
 from s3mount.fs.write_policy import WritePolicy
 from s3mount.fs.written import WrittenInodes
-from s3mount.store.writing import PLAIN, Attributes
-
-
-class WriteHandle:
-    """A handle that may write; `HandleTable` has it, `FileWrites` releases its draft.
-
-    Attributes:
-        opener: process id, 0 where it is not known.
-    """
-
-    def __init__(self, inode: Inode, draft: Draft, *, is_append: bool, opener: int) -> None:
-        self.inode = inode
-        self.draft = draft
-        self.is_append = is_append
-        self.opener = opener
-
-    def read_nowait(self, offset: int, length: int) -> memoryview | None:
-        """It always waits for those who write."""
-        return None
-
-    async def read(self, offset: int, length: int, limit: Limit = NO_LIMIT) -> memoryview:
-        """Bytes as they were written.  Raises as `Draft.read`."""
-        with limit():
-            return memoryview(await self.draft.read(offset, length))
-
-    def close(self) -> None:
-        """The handle is gone."""
-
-    @property
-    def is_held_by_opener(self) -> bool:
-        """Whether the process that opened it has it open still."""
-        return has_open(self.opener, self.inode.ino, split_key(self.inode.key)[1])
-
-
-@dataclass(frozen=True)
-class ObjectHeaders:
-    """What objects are made with beside their content."""
-
-    infers_content_type: bool = False
-
-    def of(self, key: str) -> Attributes:
-        """Of the object with a key."""
-        kind = mimetypes.guess_type(key)[0] if self.infers_content_type else None
-        return PLAIN if kind is None else Attributes({"content-type": kind})
 
 
 class FileWrites:
-    """Writes files of one mount."""
+    """Writes files of one mount.
+
+    Args:
+        settle: what was removed under a path is gone in S3 when it returns.
+    """
 
     def __init__(
-        self, tree: Tree, drafts: Drafts, written: WrittenInodes, policy: WritePolicy, headers: ObjectHeaders
+        self,
+        tree: Tree,
+        drafts: Drafts,
+        written: WrittenInodes,
+        policy: WritePolicy,
+        headers: ObjectHeaders,
+        settle: Callable[[str], Awaitable[None]],
     ) -> None:
         self._tree = tree
         self._drafts = drafts
         self._written = written
         self._policy = policy
         self._headers = headers
+        self._settle = settle
 
     # -- opening and closing --------------------------------------------------------------------
 
@@ -95,6 +62,7 @@ class FileWrites:
         self._policy.check_create(path)
         if not fits_in_key(path):
             raise KeyTooLong(f"{path!r} is longer than a key can be")
+        await self._settle(path)
         record = self._tree.cache.get(path)
         found = getattr(record, "found", None)
         if record is not None and hasattr(record, "found"):

@@ -20,10 +20,11 @@ from s3mount.core.keys import SEPARATOR, child_key, name_to_kernel
 from s3mount.core.listing import Entry
 from s3mount.errors import NameNotFound, NotADirectory, ObjectChanged, StaleInode
 from s3mount.fs.blocks import BlockStore
-from s3mount.fs.directories import DirectoryLister, OpenDirectory
+from s3mount.fs.directories import DirectoryLister
 from s3mount.fs.handles import HandleTable
 from s3mount.fs.kernel_view import KernelView
 from s3mount.fs.notifier import KernelNotifier
+from s3mount.fs.open_directory import OpenDirectory
 from s3mount.fs.reader import NO_LIMIT, FileReader, Limit
 from s3mount.fs.statistics import FileSystemStatistics
 from s3mount.fs.tree import Tree

@@ -20,7 +20,8 @@ from s3mount.core.inode import Inode
 from s3mount.core.inodes import InodeTable
 from s3mount.errors import BadHandle
 from s3mount.fs.blocks import BlockStore
-from s3mount.fs.directories import DirectoryLister, OpenDirectory
+from s3mount.fs.directories import DirectoryLister
+from s3mount.fs.open_directory import OpenDirectory
 from s3mount.fs.reader import FileReader, Limit
 
 _SERIAL_AT = 24
@@ -146,6 +147,13 @@ class HandleTable:
         elif not self._inodes.ledger.takeovers:
             raise BadHandle(f"file handle {handle:#x} is not open")
         return reader
+
+    def moved(self, old_key: str, new_key: str) -> None:
+        """A directory, and those in it, have other keys: who reads one reads on, in the same order."""
+        for handle, directory in self._directories.items():
+            if directory.key.startswith(old_key):
+                self._lister.close(directory)
+                self._directories[handle] = self._lister.open(new_key + directory.key.removeprefix(old_key))
 
     def release_directory(self, handle: int) -> None:
         """A directory handle is gone.

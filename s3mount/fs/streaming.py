@@ -165,6 +165,9 @@ class StreamingWriter:
                 await self.append(memoryview(_ZEROS)[: self.declared - self.size])
             written = await self._completed(condition)
             is_done = True
+        except StoreError as error:
+            self._sender.failure = self._sender.failure or error
+            raise
         finally:
             if not is_done:
                 await self.abort()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from s3mount.fs.file_writes import ObjectHeaders
+from s3mount.fs.object_headers import ObjectHeaders
 from s3mount.fs.write_policy import WritePolicy
 from s3mount.store.writing import WriteConfig
 

@@ -22,6 +22,7 @@ class WrittenInodes:
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
         self._inodes: dict[Watched, Inode] = {}
+        self._saved_at: dict[Watched, float] = {}  # on the timer of the metadata cache
 
     def begin(self, draft: Draft, inode: Inode | None = None) -> Inode:
         """A draft is there; nothing if that is known.
@@ -54,6 +55,7 @@ class WrittenInodes:
         inode, found = self._inodes.get(draft), draft.base
         if inode is None or found is None or inode.is_orphan:
             return
+        self._saved_at[draft] = self._tree.cache.now()
         tree, old_key = self._tree, inode.key
         if draft.key != old_key:
             tree.cache.local.forget_file(old_key)
@@ -77,20 +79,19 @@ class WrittenInodes:
 
     def ended(self, draft: Watched) -> None:
         """See `DraftWatch.ended`."""
-        inode = self._inodes.pop(draft, None)
+        inode, saved_at = self._inodes.pop(draft, None), self._saved_at.pop(draft, None)
         if inode is None:
             return
         tree = self._tree
         inode.unsaved = None
         if not inode.is_orphan:
             tree.cache.local.forget_file(inode.key)
-            if draft.base is not None:
-                tree.cache.put(inode.key, draft.base, tree.cache.now())
-            else:
-                tree.cache.drop(inode.key)
             if draft.is_unsaved and not draft.is_acknowledged:  # the kernel has pages that nobody saved
+                tree.cache.drop(inode.key)
                 tree.kernel.forget_name(inode.key)
                 tree.inodes.orphan(inode)
+            elif draft.base is not None and saved_at is not None:
+                tree.cache.put(inode.key, draft.base, saved_at)
         tree.handles.pins -= 1
         tree.inodes.closed(inode)
 

@@ -41,6 +41,7 @@ TABLE: dict[type[errors.S3MountError], Answer] = {
     errors.NameNotFound: Answer(errno.ENOENT, logging.DEBUG),
     errors.NotADirectory: Answer(errno.ENOTDIR, logging.DEBUG),
     errors.IsADirectory: Answer(errno.EISDIR, logging.DEBUG),
+    errors.DirectoryNotEmpty: Answer(errno.ENOTEMPTY, logging.DEBUG),
     errors.ReadOnlyMount: Answer(errno.EROFS, logging.INFO),
     errors.BadHandle: Answer(errno.EBADF, logging.WARNING),
     errors.StaleInode: Answer(errno.ESTALE, logging.DEBUG),

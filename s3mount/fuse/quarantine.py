@@ -125,7 +125,7 @@ class Quarantine:
         self._marks.clear()
         self._suspects.expire(self._clock())
         if self._suspects:
-            for operation in _PLACES:
+            for operation in filter(partial(hasattr, self._operations), _PLACES):
                 handler = partial(self._handle, operation, getattr(self._operations, operation))
                 setattr(self._operations, operation, handler)
 

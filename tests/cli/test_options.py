@@ -17,7 +17,7 @@ from s3mount.core.location import Location
 from s3mount.core.ttl import INDEFINITE, MINIMAL, TimeToLive
 from s3mount.daemon.exits import ExitCode
 from s3mount.errors import BadOption
-from s3mount.fs.file_writes import ObjectHeaders
+from s3mount.fs.object_headers import ObjectHeaders
 from s3mount.fs.write_policy import WritePolicy
 from s3mount.store.writing import WriteConfig
 from s3mount.units import GIB, MIB

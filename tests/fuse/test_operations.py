@@ -31,6 +31,11 @@ from tests.support.fake_store import FakeStore, FaultyStore
 HANDLERS = {
     "lookup", "forget", "getattr", "opendir", "readdir", "releasedir", "access", "open", "read", "release", "statfs",
 }  # fmt: skip
+#: What a mount that may be written to has beside them.
+WRITERS = {
+    "create", "write", "flush", "fsync", "setattr", "mknod", "mkdir", "rmdir", "unlink", "rename", "link", "symlink",
+    "readlink", "fsyncdir",
+}  # fmt: skip
 #: Not there on purpose: the kernel hears ENOSYS once and never asks again.
 NOT_IMPLEMENTED = {"flush", "getxattr", "setxattr", "listxattr", "removexattr", "fsync", "fsyncdir"}
 MAX_STATEMENTS = 6
