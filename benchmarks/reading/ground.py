@@ -89,9 +89,7 @@ class Ground:
         """The server itself; nobody counts its requests."""
         return Link(self.server.url)
 
-    def link(
-        self, delay_s: float, rate: str = "90m", *, is_tls: bool = False, copies: Copies | None = None
-    ) -> Link:
+    def link(self, delay_s: float, rate: str = "90m", *, is_tls: bool = False, copies: Copies | None = None) -> Link:
         """A link with a delay of each request and a rate of each connection (nginx's words)."""
         kind = delay_s, rate, is_tls, copies
         if kind not in self._fronts:

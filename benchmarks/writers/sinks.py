@@ -1,7 +1,7 @@
 """Where a writer puts its files, by one line of text that a command line can carry.
 
-    path:DIRECTORY                 a mount, or a local directory
-    connector:URL,BUCKET           the S3 Connector for PyTorch
+path:DIRECTORY                 a mount, or a local directory
+connector:URL,BUCKET           the S3 Connector for PyTorch
 """
 
 import contextlib

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from s3mount.core.symlinks import link_key
 from tests.mount.sides import Local, Side
 from tests.support.content import make_content
 from tests.support.mounts import Mount, aws_environment, mounted
@@ -185,23 +186,24 @@ class _Run:
             self.step(("readlink" if path.is_symlink() else "list" if path.is_dir() else "load", name))
         if self._objects is not None:
             files = {name: path.read_bytes() for name, path in real.items() if _is_file(path)}
-            self._compare_objects(self._objects, files, {name for name in real if name not in files})
+            links = {link_key(name) for name, path in real.items() if path.is_symlink()}
+            self._compare_objects(self._objects, files, links | {f"{name}/" for name in real} | {""})
 
     def _compare_objects(self, objects: Objects, files: dict[str, bytes], others: set[str]) -> None:
+        """S3 has these files, and nothing besides but others: what is deleted, and appended, may be late."""
         found: dict[str, bytes] = {}
 
-        def is_there() -> bool:
+        def is_equal() -> bool:
             found.clear()
             found.update(objects(""))
-            return {key: found.get(key) for key in files} == files
+            return {key: found.get(key) for key in files} == files and found.keys() <= files.keys() | others
 
         try:
-            wait_until(is_there, _LATE_S, "the content in S3")
+            wait_until(is_equal, _LATE_S, "the content in S3")
         except TimeoutError:
             wrong = {key: (_short(found.get(key)), _short(content)) for key, content in files.items()}
-            raise AssertionError(f"S3 and the local side: {wrong}") from None
-        more = {key.removesuffix("/") for key in found} - set(files) - others - {""}
-        assert not more, f"S3 has {more}"
+            more = found.keys() - files.keys() - others
+            raise AssertionError(f"S3 and the local side: {wrong}, and S3 has {more}") from None
 
 
 def _is_file(path: Path) -> bool:
@@ -265,8 +267,9 @@ class MountedTwins:
         client, found = self._server.client, {}
         for page in client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix):
             for each in page.get("Contents", []):
-                body = client.get_object(Bucket=self._bucket, Key=each["Key"])["Body"].read()
-                found[each["Key"].partition("/")[2]] = body
+                with contextlib.suppress(client.exceptions.NoSuchKey):  # it was deleted meanwhile
+                    body = client.get_object(Bucket=self._bucket, Key=each["Key"])["Body"].read()
+                    found[each["Key"].partition("/")[2]] = body
         return found
 
 
