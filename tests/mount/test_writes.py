@@ -316,7 +316,7 @@ def test_what_was_acknowledged_survives_a_kill(weed: Server, work: Path) -> None
 
 
 def test_removed_directories_stay_removed(rw: Bucket) -> None:
-    """A tree that was removed is gone at once, on a server that goes on listing empty directories too, and made anew."""
+    """A tree that was removed is gone at once, also on a server that lists empty directories, and made anew."""
     for _ in range(3):
         (rw.path / "d/e/f").mkdir(parents=True)
         (rw.path / "d/e/f/g").write_bytes(b"1")
