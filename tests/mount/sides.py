@@ -113,14 +113,14 @@ class Side:
 
     def map_read(self, number: int) -> bytes:
         descriptor = self.handle(number)
-        if os.fstat(descriptor).st_size == 0:
+        if _size(descriptor) == 0:
             return b""
         with mmap.mmap(descriptor, 0, mmap.MAP_SHARED, mmap.PROT_READ) as mapped:
             return mapped[:]
 
     def map_write(self, number: int, data: bytes, offset: int, is_synced: bool) -> int:  # noqa: FBT001  a drawn value
         descriptor = self.handle(number)
-        data = data[: max(os.fstat(descriptor).st_size - offset, 0)]
+        data = data[: max(_size(descriptor) - offset, 0)]
         if data:
             with mmap.mmap(descriptor, 0, mmap.MAP_SHARED) as mapped:
                 mapped[offset : offset + len(data)] = data
@@ -131,7 +131,7 @@ class Side:
     def map_and_close(self, number: int, data: bytes, offset: int) -> int:
         """Written through a mapping that outlives its descriptor."""
         descriptor = self.handle(number)
-        size = os.fstat(descriptor).st_size
+        size = _size(descriptor)
         data = data[: max(size - offset, 0)]
         if not data:
             return 0
@@ -223,6 +223,12 @@ class Side:
 
     def futime(self, number: int, seconds: int) -> None:
         os.utime(self.handle(number), (seconds, seconds))
+
+
+def _size(descriptor: int) -> int:
+    """Of what can be mapped."""
+    found = os.fstat(descriptor)
+    return found.st_size if stat.S_ISREG(found.st_mode) else 0
 
 
 def _summary(found: os.stat_result) -> tuple[str, int, int, int]:
