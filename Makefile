@@ -25,7 +25,7 @@ soak:        ## 20 minutes of readers under faults (SOAK_SECONDS), then the disk
 	@.ci/prepare test
 	@$(PY) -m pytest -m soak -s -o addopts="--strict-markers --strict-config -ra" -o faulthandler_timeout=0 tests/soak
 
-workloads:   ## the unmodified reading workloads of tests/workloads on a mount
+workloads:   ## unmodified training programs (tests/workloads) on a mount with --rw; 6 GB of libraries
 	@.ci/prepare test
 	@$(PY) -m tests.workloads
 
