@@ -12,6 +12,7 @@ import shutil
 from pathlib import Path
 
 from s3mount.errors import FuseUnavailable, MountPointUnusable
+from s3mount.fuse import mountservice
 from s3mount.fuse.device import unmount
 from s3mount.fuse.mountinfo import FILE_SYSTEM_TYPE, mounted_on
 from s3mount.fuse.options import FuseConfig
@@ -29,9 +30,10 @@ def check(config: FuseConfig) -> None:
     Raises:
         MountPointUnusable, FuseUnavailable: with what to do about it.
     """
-    _check_device()
-    if os.geteuid() != 0:
-        _check_ordinary_user(config)
+    if not mountservice.is_there():
+        _check_device()
+        if os.geteuid() != 0:
+            _check_ordinary_user(config)
     _check_directory(config.mount_point)
 
 

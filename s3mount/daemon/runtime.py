@@ -22,6 +22,7 @@ from s3mount.daemon import mountpoint, stacks
 from s3mount.daemon.allocator import keep_memory
 from s3mount.daemon.desk import desk_of
 from s3mount.daemon.keeper import Keeper
+from s3mount.daemon.status import tell_status
 from s3mount.daemon.verbs import verbs_of
 from s3mount.daemon.wiring import Components, components
 from s3mount.errors import MountNotAnswering, sole_cause
@@ -85,6 +86,7 @@ async def _run(config: MountConfig, readiness: Readiness, keeper: Keeper, log_de
                 nursery.start_soon(desk.serve)
                 nursery.start_soon(_announce, config, readiness, keeper, parts)
                 nursery.start_soon(keeper.watch, parts.boundary)
+                nursery.start_soon(tell_status, _where(config, parts), keeper, parts)
                 nursery.start_soon(stacks.report, dumps, parts.statistics)
                 nursery.start_soon(_stop_on_signal, signals, mount_point, parts, nursery, keeper)
                 with keeper.patience:
@@ -93,7 +95,8 @@ async def _run(config: MountConfig, readiness: Readiness, keeper: Keeper, log_de
                 was_handed_over = await keeper.hand_over()
                 await desk.finish()
                 nursery.cancel_scope.cancel()
-            keeper.stopping()
+            if not was_handed_over:  # else the service goes on
+                keeper.stopping()
             parts.notifier.close()
         _log_summary(parts, "handed over" if was_handed_over else "unmounted")
 
@@ -111,7 +114,7 @@ async def _announce(config: MountConfig, readiness: Readiness, keeper: Keeper, p
         MountNotAnswering: it does not.
     """
     mount_point = config.fuse.mount_point
-    where = f"s3://{config.s3.location.bucket}/{config.s3.location.prefix} ({parts.region})"
+    where = _where(config, parts)
     if keeper.region is not None:
         log.info("taken over: %s on %s", where, mount_point)
         keeper.ready(f"serving {where}", parts.region)
@@ -131,6 +134,10 @@ async def _announce(config: MountConfig, readiness: Readiness, keeper: Keeper, p
             readiness.ready()
             return
     raise MountNotAnswering(f"{mount_point} was mounted but did not answer within {_ANSWER_S:g} s")
+
+
+def _where(config: MountConfig, parts: Components) -> str:
+    return f"s3://{config.s3.location.bucket}/{config.s3.location.prefix} ({parts.region})"
 
 
 async def _stop_on_signal(

@@ -121,6 +121,10 @@ class Tenant:
         """See `Keeper.ready`."""
         self._say("ready", status=status, region=region, started_s=self.started_s)
 
+    def status(self, status: str) -> None:
+        """See `Keeper.status`."""
+        self._say("status", status=status)
+
     def stopping(self) -> None:
         """See `Keeper.stopping`."""
         self._say("stopping")

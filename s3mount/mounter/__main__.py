@@ -36,7 +36,7 @@ def main(fd: int, pid: int) -> int:
     directory = None if hello.log_directory is None else Path(hello.log_directory)
     config = LogConfig(directory, is_debug=hello.is_debug, is_off=hello.is_log_off)
     crew = Crew(hello, message.descriptors, Offspring(pid, channel), time.perf_counter)
-    mounter = Mounter(hello, crew, ServiceManager(os.environ.get("NOTIFY_SOCKET")))
+    mounter = Mounter(hello, crew, ServiceManager.of(os.environ))
     try:
         with logging_to(config, is_foreground=hello.is_foreground):
             return mounter.run()

@@ -57,7 +57,7 @@ class Mounter:
         self._crew = crew
         self._watchdog = Watchdog(hello.mount_point, hello.hang_timeout_s, clock)
         self._device: LentDevice | None = None
-        self._renewal = Renewal(crew)
+        self._renewal = Renewal(crew, manager)
         self._predecessor: Offspring | None = None
         self._silent_at = 0.0
         self._kill_at = math.inf
@@ -74,6 +74,7 @@ class Mounter:
                 for each in self._crew.members:
                     self._listen(each)
                 self._look_after()
+                self._manager.beat(self._clock(), is_well=not self._watchdog.is_suspicious)
         self._watchdog.close()
         self._crew.close()
         if self._device is not None:
@@ -97,7 +98,7 @@ class Mounter:
         for fd in (self._signals.fileno(), *self._crew.filenos):
             poll.register(fd, select.POLLIN)
         watch_at = self._watchdog.due_at() if self._is_watched else math.inf
-        next_at = min(self._kill_at, self._abandon_at, self._crew.due_at, watch_at)
+        next_at = min(self._kill_at, self._abandon_at, self._crew.due_at, watch_at, self._manager.beat_at)
         poll.poll(None if next_at == math.inf else max(0.0, next_at - self._clock()) * 1000 + 1)
 
     def _obey(self, number: int) -> None:
@@ -133,9 +134,11 @@ class Mounter:
             daemon.reason = facts["reason"]
         elif message.kind == "busy":
             self._watchdog.excuse(**facts)
+        elif message.kind == "status":
+            self._manager.status(**facts)
         elif message.kind == "memory":
             self._crew.make_room(is_needed=facts["is_short"] and not self._renewal.is_under_way)
-        elif message.kind == "stopping":
+        elif message.kind == "stopping" and daemon is self._crew.serving:
             self._manager.stopping()
         elif message.kind == "restart":
             self._renewal.begin(can_take_over=self._device is not None)
