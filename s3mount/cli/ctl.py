@@ -17,6 +17,7 @@ import click
 from s3mount import __version__
 from s3mount.cli.client import ask
 from s3mount.cli.display import Display, display_for
+from s3mount.cli.lazy import Commands
 from s3mount.cli.mounts import NOT_THERE, NotThere, locate, ours, socket_path
 from s3mount.cli.tables import cache_lines, result_line
 from s3mount.daemon import rundir
@@ -31,12 +32,13 @@ _REQUEST_BYTES = 1_000_000
 #: Seconds for a daemon in a list of many.
 _LIST_S = 2.0
 
-MOUNT = click.argument("mount", metavar="MOUNT", type=click.Path())
-PATHS = click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path())
+#: Not click.Path, which asks the file system about every path: a daemon that hangs would take the command with it.
+MOUNT = click.argument("mount", metavar="MOUNT", type=str)
+PATHS = click.argument("paths", metavar="[PATH]...", nargs=-1, type=str)
 JSON = click.option("--json", "as_json", is_flag=True, help="Print every event as a line of JSON.")
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="s3mountctl")
 def main() -> None:
     """Ask a mount that runs.  MOUNT is its directory, or any path in it; PATHs are relative to it, or absolute."""

@@ -31,10 +31,19 @@ def check(config: FuseConfig) -> None:
         MountPointUnusable, FuseUnavailable: with what to do about it.
     """
     if not mountservice.is_there():
-        _check_device()
-        if os.geteuid() != 0:
-            _check_ordinary_user(config)
+        check_fuse(config)
     _check_directory(config.mount_point)
+
+
+def check_fuse(config: FuseConfig) -> None:
+    """Find out why no directory could be mounted on.
+
+    Raises:
+        FuseUnavailable: with what to do about it.
+    """
+    _check_device()
+    if os.geteuid() != 0:
+        _check_ordinary_user(config)
 
 
 def clear_dead(path: str) -> None:
