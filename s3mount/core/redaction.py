@@ -15,7 +15,7 @@ _PLACES = (
     re.compile(r"(?i)(\bX-Amz-(?:Signature|Credential|Security-Token)[\"']?\s*[=:]\s*)[^\s&,;]+"),
     re.compile(r"(?i)(\b(?:Authorization|Proxy-Authorization)[\"']?\s*[=:]\s*)[^\n]+"),
     re.compile(r"(?i)(\bSignature=)[0-9a-zA-Z%/+=]+"),
-    re.compile(r"(://)[^/\s:@]*:[^/\s@]*(?=@)"),
+    re.compile(r"(://)[^/\s:@]*:[^\s@]*(?=@)"),
     re.compile(r"(\b(?:AKIA|ASIA))[A-Z0-9]{16}\b"),
 )  # fmt: skip
 
