@@ -52,7 +52,7 @@ async def test_a_journal_does_not_follow_a_link(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", [0o770, 0o707, 0o1777])
 async def test_a_directory_that_others_may_write_to(tmp_path: Path, mode: int) -> None:
-    """It is refused, before anything is in it."""
+    """A spool directory that others may write to is refused, before anything is in it."""
     directory = tmp_path / "spool"
     directory.mkdir()
     directory.chmod(mode)

@@ -121,7 +121,7 @@ REFUSED = [
 
 
 def test_what_the_service_refuses(client: Client, work: Path) -> None:
-    """Options that give more than data, and what is no request, mount nothing and do not end the service."""
+    """The mount service mounts nothing for an option that gives more than data, or what is no request, and goes on."""
     for request in REFUSED:
         answer, descriptors = client.ask(request)
         assert "message" in answer, request
