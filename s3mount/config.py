@@ -24,6 +24,7 @@ from s3mount.core.backoff import Patience
 from s3mount.core.cells import BLOCK_SIZE, CELL_SIZE
 from s3mount.core.ttl import MINIMAL, TimeToLive
 from s3mount.errors import BadOption
+from s3mount.fs.write_config import WritingConfig
 from s3mount.fuse.options import FuseConfig
 from s3mount.limits import Host, this_host
 from s3mount.logs import LogConfig
@@ -80,6 +81,7 @@ class MountConfig:
     patience: Patience
     read: ReadConfig
     metadata: MetadataConfig
+    writing: WritingConfig
     cache: DiskCacheConfig | None
     owner: Ownership
     fuse: FuseConfig
@@ -147,12 +149,17 @@ def _queue_bytes(budget: int, disks: int) -> int:
 
 
 def metadata_config(
-    ttl: TimeToLive | None, negative_ttl: TimeToLive | None, *, has_disk_cache: bool = False
+    ttl: TimeToLive | None, negative_ttl: TimeToLive | None, *, has_disk_cache: bool = False, is_rw: bool = False
 ) -> MetadataConfig:
-    """Names that are not there are believed as long as those that are, unless that is said."""
+    """Names that are not there are believed as long as those that are, unless that is said.
+
+    Where everything may be written, other hosts write, too: their new names are seen within a second.
+    """
     if ttl is None:
-        ttl = _TTL_WITH_CACHE if has_disk_cache else MINIMAL
-    return MetadataConfig(ttl, ttl if negative_ttl is None else negative_ttl)
+        ttl = _TTL_WITH_CACHE if has_disk_cache and not is_rw else MINIMAL
+    if negative_ttl is None:
+        negative_ttl = MINIMAL if is_rw else ttl
+    return MetadataConfig(ttl, negative_ttl)
 
 
 def default_memory_target(host: Host | None = None) -> int:

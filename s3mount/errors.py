@@ -51,6 +51,10 @@ class IsADirectory(FileSystemError):
     """A file operation on a directory."""
 
 
+class DirectoryNotEmpty(FileSystemError):
+    """A directory that is to be removed or replaced has something in it."""
+
+
 class ReadOnlyMount(FileSystemError):
     """An open for writing on a mount that only reads."""
 
@@ -61,6 +65,10 @@ class BadHandle(FileSystemError):
 
 class StaleInode(FileSystemError):
     """The bucket no longer has that content under that name; the kernel looks it up again by itself."""
+
+
+class NotAllowed(FileSystemError):
+    """The mount was made without the switch that lets it change this."""
 
 
 class NotKept(FileSystemError):
@@ -88,13 +96,7 @@ class StoreError(S3MountError):
     """
 
     def __init__(
-        self,
-        message: str,
-        *,
-        bucket: str = "",
-        key: str = "",
-        operation: str = "",
-        request_id: str = "",
+        self, message: str, *, bucket: str = "", key: str = "", operation: str = "", request_id: str = ""
     ) -> None:
         super().__init__(message)
         self.message = message

@@ -30,6 +30,7 @@ from cachetools import LRUCache
 
 from s3mount.cache.ages import Ages, MetadataConfig
 from s3mount.cache.answers import Absence, Listing, Record
+from s3mount.cache.local_names import LocalNames
 from s3mount.core.attrs import ObjectStat
 from s3mount.core.entry_pages import EntryPages
 from s3mount.core.keys import SEPARATOR, is_directory_key, split_key
@@ -61,6 +62,7 @@ class MetadataCache:
 
     Attributes:
         ages: how old answers may be.
+        local: what this mount knows better than S3, and so comes first.
         changes: how often something new was said of a path; while it stays, so does what is known of any.
     """
 
@@ -68,6 +70,7 @@ class MetadataCache:
         config = config or MetadataConfig()
         self._timer = timer
         self.ages = Ages(timer, config)
+        self.local = LocalNames(timer)
         is_minimal = config.ttl.is_minimal and config.negative_ttl.is_minimal
         room = MAX_MINIMAL_ENTRIES if is_minimal else MAX_ENTRIES
         self._answers: LRUCache[str, Record | Absence] = LRUCache(MAX_MINIMAL_ANSWERS if is_minimal else MAX_ANSWERS)
@@ -107,6 +110,9 @@ class MetadataCache:
 
     def _newest(self, path: str) -> Record | Absence | None:
         """The last answer about a path, whether it is still good or not."""
+        ours = self.local.answer(path)
+        if ours is not None:
+            return ours
         alone: Record | Absence | None = self._answers.get(path)
         listed = self._listed(path)
         if alone is None or listed is None:
@@ -130,6 +136,7 @@ class MetadataCache:
         dropped after it was asked.
         """
         record = self.ages.record(found, asked_at)
+        self.local.ghosts.forget(path)
         self._keep(path, record)
         return record
 
@@ -222,6 +229,7 @@ class MetadataCache:
 
     def check_invariants(self) -> None:
         """Raises ValueError when an answer is good for too long or misfiled, or a listing is not in order."""
+        self.local.check_invariants()
         for path, answer in self._answers.items():
             self.ages.check(path, answer)
             if isinstance(answer, Record) and path.endswith(SEPARATOR):

@@ -1,8 +1,8 @@
 """`s3mount BUCKET DIRECTORY`: options and environment → MountConfig, and nothing else.
 
 Only this package reads argv and the environment.  Flag names are Mountpoint's for the same
-things, so that scripts carry over; a flag that does nothing does not exist, with two exceptions:
---read-only is what this mount always is, and --max-threads limits threads that are not there.
+things, so that scripts carry over; a flag that does nothing does not exist, with one exception:
+--max-threads limits threads that are not there.
 """
 
 import os
@@ -19,6 +19,7 @@ from s3mount.cli.bucket import s3_config
 from s3mount.cli.cache import CACHE_FLAGS, cache_config
 from s3mount.cli.serving import Command, NoParent, fail, serve
 from s3mount.cli.values import DURATION, MAX_ID, MODE, OUTAGE, TTL, size_in
+from s3mount.cli.writing import WRITE_FLAGS, writing_config
 from s3mount.config import (
     DEFAULT_GBPS,
     DEFAULT_PART_SIZE,
@@ -57,7 +58,6 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
         flag("--without-listing", is_flag=True,
              help="The credentials may read objects but not list the bucket: known paths open, listing says EACCES."),
         flag("--ca-bundle", type=click.Path(exists=True, dir_okay=False), help="PEM file of trusted authorities."),
-        flag("--read-only", is_flag=True, help="Mount read-only; this version always does."),
         flag("--allow-other", is_flag=True, help="Let other users use the mount."),
         flag("--allow-root", is_flag=True, help="Let root use the mount."),
         flag("--uid", type=click.IntRange(0, MAX_ID), help="Owner of every file.  [default: you]"),
@@ -74,6 +74,7 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
         flag("--negative-metadata-ttl", type=TTL, metavar="TIME",
              help="How long to believe that a name is absent.  [default: --metadata-ttl]"),
         *CACHE_FLAGS,
+        *WRITE_FLAGS,
         flag("--part-size", type=size_in(1), default=DEFAULT_PART_SIZE, metavar="BYTES",
              help="Size of the largest GET.  [default: 8 MiB]"),
         flag("--maximum-throughput-gbps", type=float, default=DEFAULT_GBPS, show_default=True,
@@ -157,6 +158,7 @@ def build_config(
     if flags["allow_other"] and flags["allow_root"]:
         raise BadOption("--allow-other and --allow-root exclude each other")
     s3 = s3_config(location, flags, environ)
+    writing = writing_config(flags, environ, s3, mount_point)
     return MountConfig(
         s3=s3,
         crt=crt,
@@ -164,8 +166,12 @@ def build_config(
         patience=Patience(guard.deadline_s, flags["on_outage"], s3.max_attempts),
         read=read,
         metadata=metadata_config(
-            flags["metadata_ttl"], flags["negative_metadata_ttl"], has_disk_cache=bool(flags["cache"])
+            flags["metadata_ttl"],
+            flags["negative_metadata_ttl"],
+            has_disk_cache=bool(flags["cache"]),
+            is_rw=writing.policy.is_rw,
         ),
+        writing=writing,
         cache=cache_config(flags, mount_point, read.disk_queue_bytes),
         owner=Ownership(
             uid=os.getuid() if flags["uid"] is None else flags["uid"],
@@ -173,19 +179,24 @@ def build_config(
             file_mode=flags["file_mode"],
             dir_mode=flags["dir_mode"],
         ),
-        fuse=FuseConfig(
-            mount_point,
-            location.label,
-            flags["allow_other"],
-            flags["allow_root"],
-            flags["auto_unmount"],
-            max_background=background_limit(crt.connections),
-            read_ahead_kib=None if flags["no_kernel_tuning"] else flags["read_ahead_kib"],
-        ),
+        fuse=_fuse_config(flags, mount_point, location.label, background_limit(crt.connections)),
         log=_log_config(flags, mount_point),
         runtime_directory=rundir.own_directory(environ),
         has_takeover=not flags["no_takeover"],
         hang_timeout_s=flags["hang_timeout"],
+    )
+
+
+def _fuse_config(flags: Mapping[str, Any], mount_point: str, label: str, max_background: int) -> FuseConfig:
+    return FuseConfig(
+        mount_point,
+        label,
+        flags["allow_other"],
+        flags["allow_root"],
+        flags["auto_unmount"],
+        is_read_only=flags["read_only"],
+        max_background=max_background,
+        read_ahead_kib=None if flags["no_kernel_tuning"] else flags["read_ahead_kib"],
     )
 
 

@@ -11,6 +11,7 @@ import stat
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from s3mount.core.symlinks import is_link_key
 from s3mount.units import KIB
 
 #: S3 User Guide, "Storage classes": not readable before a restore.  Intelligent-Tiering's
@@ -99,9 +100,10 @@ class FileAttrs(NamedTuple):
 
 
 def file_attrs(ino: int, found: ObjectStat, owner: Ownership, ttl_s: float) -> FileAttrs:
-    """A regular file; an archived object shows mode 0000, because nobody can read it."""
+    """A regular file, or a symbolic link; an archived object shows mode 0000, because nobody can read it."""
     mode = 0 if found.is_archived else owner.file_mode
-    return FileAttrs(ino, stat.S_IFREG | mode, found.size, found.mtime_s, 1, owner.uid, owner.gid, ttl_s)
+    kind = stat.S_IFLNK | 0o777 if is_link_key(found.key) else stat.S_IFREG | mode
+    return FileAttrs(ino, kind, found.size, found.mtime_s, 1, owner.uid, owner.gid, ttl_s)
 
 
 def directory_attrs(ino: int, owner: Ownership, ttl_s: float) -> FileAttrs:

@@ -4,7 +4,9 @@
   directory.  A restarted daemon finds the same number without any record (decision 3).  On a
   collision the next probe of the same hash is taken.  Never 0 (the kernel's negative entry) or
   1 (the root).
-* A new version of an object is a new inode, so the kernel's page cache cannot mix versions.
+* A new version of an object is a new inode, so the kernel's page cache cannot mix versions.  But for what this mount
+  writes: the kernel wrote the same bytes to its cache, and programs compare lock files by number.  Such an inode is
+  found by its key, in front of the hash.
 * The kernel counts its references: `grant` when it took an entry, `forget` when it lets go.
   A handle pins an inode too.  At zero of both the inode is gone.
 * What a predecessor left (`core.ledger`) is there from the start; the kernel's references to it were not
@@ -16,75 +18,19 @@ inherited excepted.
 
 import math
 from dataclasses import dataclass
-from hashlib import blake2b
 from itertools import count
 
 from s3mount.core.attrs import ObjectStat
-from s3mount.core.journal import NOWHERE
+from s3mount.core.inode import Inode, inode_number, stands_for
 from s3mount.core.keys import is_directory_key
 from s3mount.core.ledger import Ledger
-from s3mount.core.ranges import ByteRange, Coverage
 from s3mount.core.takeover import ROOT_SERIAL
 from s3mount.errors import StaleInode
 
 ROOT = 1
 _RESERVED = (0, ROOT)
-_EMPTY = blake2b(digest_size=8)
 #: Inodes; a table of fewer is not worth copying.
 _WORTH_REBUILDING = 10_000
-
-
-@dataclass(slots=True, eq=False)
-class Inode:
-    """One file version or one directory that the kernel may know.
-
-    Attributes:
-        key: the full object key; a directory's ends in `/` (the root's may be empty).
-        found: the object, or None for a directory.
-        delivered: bytes the kernel got since it knows this inode, and so holds in its page
-            cache unless it dropped them; what `open` need not fetch again.  None for none.
-        is_gone: S3 said that the key no longer has this version.
-        asked_at: when S3 last said that the name has this version, on the cache's timer.
-        vouched_until: an open before that time, on the cache's timer, need not ask S3 (fs.versions).
-        is_doubtful: a look-up answered with an expired record, and nothing was asked since.
-        serial: names it in its handles; 0 until it needs one.
-        place: of its entry in the takeover record.
-        is_inherited: the kernel may have more references than `lookups`, and, of a file, handles that only a
-            predecessor knew: those count as one of `handles`.
-        agreed_at, agreed_until: the state of the cache in which its record was of this version, and how long
-            that record is good.
-    """
-
-    ino: int
-    key: str
-    found: ObjectStat | None
-    lookups: int = 0
-    handles: int = 0
-    delivered: Coverage | None = None
-    is_gone: bool = False
-    asked_at: float = -math.inf
-    vouched_until: float = -math.inf
-    is_doubtful: bool = False
-    serial: int = 0
-    place: int = NOWHERE
-    is_inherited: bool = False
-    agreed_at: int = -1
-    agreed_until: float = -math.inf
-
-    @property
-    def is_directory(self) -> bool:
-        """Whether it has no object of its own."""
-        return self.found is None
-
-    def deliver(self, content: ByteRange) -> None:
-        """The kernel got these bytes."""
-        if self.delivered is None:
-            self.delivered = Coverage()
-        self.delivered.add(content)
-
-    def was_delivered(self, content: ByteRange) -> bool:
-        """Whether the kernel got all of these bytes."""
-        return content.length == 0 or (self.delivered is not None and self.delivered.holds(content))
 
 
 @dataclass(frozen=True)
@@ -111,9 +57,12 @@ class InodeTable:
         self.root = Inode(ROOT, root_key, None, serial=ROOT_SERIAL)
         self.ledger = Ledger() if ledger is None else ledger
         self._by_number: dict[int, Inode] = {ROOT: self.root}
+        self._rewritten: dict[str, Inode] = {}  # by key, those whose number is the hash of something else
         for ino, serial, key, found in self.ledger.inherited:
             inode = Inode(ino, key, found, handles=int(found is not None), serial=serial, is_inherited=True)
             self._by_number[ino] = inode
+            if inode_number(key, found.etag if found else "") != ino:
+                self._rewritten[key] = inode
         self.ledger.open(self.get, self.root)
         self._largest = 0
         self.has_shrunk = False
@@ -137,9 +86,13 @@ class InodeTable:
         """
         if found is None and key == self.root.key:
             return self.root
+        inode = self._rewritten.get(key)
+        if inode is not None and stands_for(inode, key, found):
+            inode.found, inode.is_gone = found, False
+            return inode
         number = inode_number(key, found.etag if found else "")
         inode = self._by_number.get(number)
-        if number in _RESERVED or (inode is not None and not _stands_for(inode, key, found)):
+        if number in _RESERVED or (inode is not None and not stands_for(inode, key, found)):
             number = self._next_number(key, found)
             inode = self._by_number.get(number)
         if inode is None:
@@ -150,14 +103,45 @@ class InodeTable:
             inode.is_gone = False
         return inode
 
+    def peek(self, key: str, found: ObjectStat | None) -> Inode | None:
+        """As `intern`, of one that is there."""
+        for holder in self._rewritten.get(key), self._by_number.get(inode_number(key, found.etag if found else "")):
+            if holder is not None and stands_for(holder, key, found):
+                return holder
+        return self._by_number.get(self._next_number(key, found))
+
     def _next_number(self, key: str, found: ObjectStat | None) -> int:
         """The first of a key's further numbers that is its own or free."""
         for probe in count(1):
             number = inode_number(key, found.etag if found else "", probe)
             holder = self._by_number.get(number)
-            if number not in _RESERVED and (holder is None or _stands_for(holder, key, found)):
+            if number not in _RESERVED and (holder is None or stands_for(holder, key, found)):
                 break
         return number
+
+    def rewrite(self, inode: Inode, key: str, found: ObjectStat | None) -> None:
+        """This mount wrote it, or gave it another name: it stands for that from now on, under its own number.
+
+        The caller made an orphan of the inode that had the key, if there was another.
+        """
+        if inode.key != key or (inode.found and inode.found.etag) != (found and found.etag):
+            self._forget_rewritten(inode)
+            inode.key = key
+            self._rewritten[key] = inode
+            inode.asked_at = inode.vouched_until = -math.inf
+            inode.agreed_at = -1
+            inode.found = found
+            self.ledger.changed(inode)
+        inode.found, inode.is_gone = found, False
+
+    def orphan(self, inode: Inode) -> None:
+        """Its name is gone, or another inode's; what holds it goes on with what it is."""
+        self._forget_rewritten(inode)
+        inode.is_orphan = True
+
+    def _forget_rewritten(self, inode: Inode) -> None:
+        if self._rewritten.get(inode.key) is inode:
+            del self._rewritten[inode.key]
 
     def grant(self, inode: Inode) -> None:
         """The kernel took one more reference."""
@@ -191,6 +175,7 @@ class InodeTable:
         """Drop an inode that neither the kernel nor a handle refers to."""
         if inode.lookups == 0 and inode.handles == 0 and not inode.is_inherited and inode is not self.root:
             self._by_number.pop(inode.ino, None)
+            self._forget_rewritten(inode)
             self.ledger.ended(inode)
             if self._largest > _WORTH_REBUILDING and len(self._by_number) < self._largest // 4:
                 self._by_number = dict(self._by_number)  # a dict never gives room back by itself
@@ -206,8 +191,11 @@ class InodeTable:
         """The inode of a directory, if the kernel knows it."""
         if key == self.root.key:
             return self.root
+        rewritten = self._rewritten.get(key)
+        if rewritten is not None:
+            return rewritten
         inode = self._by_number.get(inode_number(key, ""))
-        if inode is not None and not _stands_for(inode, key, None):
+        if inode is not None and not stands_for(inode, key, None):
             inode = self._by_number.get(self._next_number(key, None))
         return inode
 
@@ -233,17 +221,7 @@ class InodeTable:
                 raise ValueError(f"inode {number} ({inode.key!r}) is held by nobody")
             if inode.found is None and not is_directory_key(inode.key):
                 raise ValueError(f"directory inode {number} has the file key {inode.key!r}")
+        for key, inode in self._rewritten.items():
+            if inode.key != key or inode.is_orphan or self._by_number.get(inode.ino) is not inode:
+                raise ValueError(f"inode {inode.ino} is filed under {key!r} and is not its inode")
         self.ledger.check_invariants(inode for inode in self._by_number.values() if inode is not self.root)
-
-
-def inode_number(key: str, etag: str, probe: int = 0) -> int:
-    """64 bits of BLAKE2b over the length-prefixed parts, so that no two identities concatenate alike."""
-    digest = _EMPTY.copy()  # half the time of a new one
-    digest.update(f"{len(key)}:{key}:{probe}:{etag}".encode("utf-8", "surrogatepass"))
-    return int.from_bytes(digest.digest(), "little")
-
-
-def _stands_for(holder: Inode, key: str, found: ObjectStat | None) -> bool:
-    if holder.key != key or holder.is_directory != (found is None):
-        return False
-    return holder.found is None or found is None or holder.found.etag == found.etag

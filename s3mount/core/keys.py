@@ -3,7 +3,8 @@
 The rules (documented as promises in docs/semantics.md):
 
 * `/` separates; every other character is ordinary, the backslash too.
-* A component is a file name iff it is non-empty, is neither `.` nor `..`, and has no NUL.
+* A component is a file name iff it is non-empty, is neither `.` nor `..`, has no NUL, and does not end as
+  the objects of symbolic links do (core.symlinks).
   A key with any other component is hidden from that component on: the kernel could not ask
   for it, or would take it for something else.
 * Names are UTF-8.  The kernel may ask for any bytes; what is not UTF-8 cannot be a key.
@@ -12,6 +13,7 @@ The rules (documented as promises in docs/semantics.md):
 Keys are `str`, names from and to the kernel are `bytes`.
 """
 
+from s3mount.core.symlinks import is_link_key
 from s3mount.errors import InvalidName
 
 #: S3 User Guide, "Naming Amazon S3 objects": a key is at most 1,024 bytes of UTF-8.
@@ -25,7 +27,7 @@ _LAST_CHARACTER = "\U0010fffd"
 
 def is_legal_component(component: str) -> bool:
     """Whether a part of a key between two slashes can be a file name."""
-    return component not in ("", ".", "..") and "\0" not in component
+    return component not in ("", ".", "..") and "\0" not in component and not is_link_key(component)
 
 
 def name_from_kernel(name: bytes) -> str:

@@ -112,6 +112,12 @@ class Ledger:
         if not inode.serial or self._journal is None or not self._journal.revive(inode.place):
             self.add(inode)
 
+    def changed(self, inode: Recorded) -> None:
+        """It has another key or version now; the record has that, too, if it has the inode at all."""
+        if self._journal is not None and inode.serial and (inode.found is None or inode.handles):
+            self._journal.end(inode.place)
+            self.add(inode)
+
     def ended(self, inode: Recorded) -> None:
         """A file has no handle any more, or the kernel does not know a directory."""
         if self._journal is not None:

@@ -9,10 +9,12 @@ of the page's last key: never more than the length of a key.
 A store that lists in no order (S3 Express directory buckets) gives no such point; there every
 entry is held until the listing is complete.
 
+A symbolic link is an object beside (core.symlinks): its entry has the name of the link, and the object that it is.
+
 So the entries of an ordered listing come in the order of `place`, whatever the pages: the n-th is the n-th for a
 daemon that lists the directory anew.
 
-INVARIANT: each name comes out once; a directory wins over a file; what comes out is final.
+INVARIANT: each name comes out once; a directory wins over a file, a file over a link; what comes out is final.
 """
 
 from collections.abc import Iterable
@@ -22,6 +24,7 @@ from typing import NamedTuple
 
 from s3mount.core.attrs import ObjectStat
 from s3mount.core.keys import SEPARATOR, is_legal_component
+from s3mount.core.symlinks import is_link_key, link_key, shown_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,15 +132,15 @@ class ListingFold:
 
     def _take_objects(self, objects: Iterable[ObjectStat]) -> None:
         for found in objects:
-            name = found.key[len(self._directory_key) :]
-            if name == "":
+            name = shown_name(found.key[len(self._directory_key) :])
+            if found.key == self._directory_key:
                 if found.size:
                     self.hidden.append(HiddenKey(found.key, MARKER_WITH_CONTENT))
             elif not is_legal_component(name):
                 self.hidden.append(HiddenKey(found.key, BAD_NAME))
             elif name in self._directories:
                 self._hide_shadowed(name)
-            elif name not in self._files:
+            elif name not in self._files and not (is_link_key(found.key) and name in self._held):
                 self._held[name] = found
 
     def _hide_shadowed(self, name: str) -> None:
@@ -148,7 +151,7 @@ class ListingFold:
         final = [
             Entry(name, found)
             for name, found in self._held.items()
-            if is_complete or not _could_be_shadowed_after(found.key, self._last_key)
+            if is_complete or not _could_be_shadowed_after(self._directory_key + name, self._last_key)
         ]
         for entry in final:
             del self._held[entry.name]
@@ -193,10 +196,11 @@ def judge(path: str, page: ListPage) -> tuple[Verdict, ObjectStat | None]:
     """File or directory in one request: reads LIST(prefix=path, delimiter="/").
 
     Returns:
-        The verdict, and the object with exactly that key where the page has one.  With
-        CUT_OFF the object is the answer unless something lies below `path/`.
+        The verdict, and the object with exactly that key, or else that of a link, where the page has one.  With
+        CUT_OFF the object is the answer unless something lies below `path/`; if there is none, a link may come.
     """
-    found = next((each for each in page.objects if each.key == path), None)
+    there = {each.key: each for each in page.objects if each.key in (path, link_key(path))}
+    found = there.get(path) or there.get(link_key(path))
     if path + SEPARATOR in page.prefixes:
         return Verdict.DIRECTORY, found
     if page.next_token is not None and _utf8(page.last_key) < _utf8(path + SEPARATOR):

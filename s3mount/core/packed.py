@@ -4,7 +4,7 @@ An `Entry` with its `ObjectStat` is a dozen Python objects, about 420 bytes; a c
 Here an entry is a row of columns: 36 bytes of numbers, the UTF-8 of its name, and its ETag, whose
 usual form (an MD5 in quotes) is kept as the 16 bytes of the digest.  What few objects differ in
 (storage class, restored, form of the ETag) is one number that points into a table of kinds.
-The key is not kept: it is the directory's key and the name.
+The key is not kept: it is the directory's key and the name, and of a symbolic link the suffix.
 
 UTF-8 sorts as code points do, so the names can be searched without being decoded.  Their order is that in which a
 listing gives them (`core.listing.place`), whatever the pages it came in.
@@ -23,6 +23,7 @@ from typing import NamedTuple, overload
 from s3mount.core.attrs import ObjectStat
 from s3mount.core.keys import SEPARATOR, child_key
 from s3mount.core.listing import Entry, place
+from s3mount.core.symlinks import is_link_key, link_key
 
 #: S3 API Reference, "Object": the ETag of a plain upload.  Anything else is kept as it is.
 _is_digest = re.compile('"[0-9a-f]{32}"').fullmatch
@@ -37,6 +38,7 @@ class _Kind(NamedTuple):
     storage_class: str
     restored: bool
     has_digest: bool
+    is_link: bool
 
 
 _kind = lru_cache(maxsize=256)(_Kind)
@@ -76,9 +78,7 @@ class PackedEntries(Sequence[Entry]):
         ]
         kinds: dict[_Kind | None, int] = {}
         kind_of = [
-            kinds.setdefault(
-                None if found is _NOTHING else _kind(found.storage_class, found.restored, has_digest), len(kinds)
-            )
+            kinds.setdefault(None if found is _NOTHING else _kind_of(found, has_digest=has_digest), len(kinds))
             for found, has_digest in zip(stats, digests, strict=True)
         ]
         self._directory_key = directory_key
@@ -134,9 +134,10 @@ class PackedEntries(Sequence[Entry]):
         name = _text(raw_name)
         if kind is None:
             return Entry(name, None)
-        storage_class, restored, has_digest = kind
+        storage_class, restored, has_digest, is_link = kind
         etag = f'"{raw_etag.hex()}"' if has_digest else _text(raw_etag)
-        key = child_key(self._directory_key, name)
+        path = child_key(self._directory_key, name)
+        key = link_key(path) if is_link else path
         return Entry(name, ObjectStat(key, etag, size, mtime_s, storage_class, restored))
 
     def check_invariants(self) -> None:
@@ -157,9 +158,13 @@ def _check(directory_key: str, ordered: list[Entry]) -> None:
         name, found = entry.name, entry.found
         if name == previous:
             raise ValueError(f"the name {name!r} is twice in {directory_key!r}")
-        if found is not None and found.key != directory_key + name:
+        if found is not None and found.key not in (directory_key + name, link_key(directory_key + name)):
             raise ValueError(f"the object {found.key!r} is not {name!r} in {directory_key!r}")
         previous = name
+
+
+def _kind_of(found: ObjectStat, *, has_digest: bool) -> _Kind:
+    return _kind(found.storage_class, found.restored, has_digest, is_link_key(found.key))
 
 
 def _utf8(text: str) -> bytes:

@@ -25,6 +25,7 @@ from typing import NamedTuple
 from s3mount.core.attrs import ObjectStat
 from s3mount.core.keys import SEPARATOR, is_legal_component
 from s3mount.core.listing import BAD_COMPONENT, BAD_NAME, MARKER_WITH_CONTENT, Entry, HiddenKey, shadowed
+from s3mount.core.symlinks import shown_name
 
 
 class TreeDirectory(NamedTuple):
@@ -62,8 +63,8 @@ class _Open:
         if name == "":
             if found.size:
                 self.hidden.append(HiddenKey(found.key, MARKER_WITH_CONTENT))
-        elif is_legal_component(name):
-            self.entries[name] = found
+        elif is_legal_component(shown_name(name)):
+            self.entries.setdefault(shown_name(name), found)  # the file comes before the link
         else:
             self.hidden.append(HiddenKey(found.key, BAD_NAME))
 

@@ -148,6 +148,8 @@ async def _stop_on_signal(
         log.info("stopping on %s", signal.Signals(number).name)
         with trio.move_on_after(_UNMOUNT_S):
             await trio.to_thread.run_sync(device.unmount, mount_point, abandon_on_cancel=True)
+        if parts.writing is not None:
+            await parts.writing.finish()
         with trio.move_on_after(_GRACE_S):
             await parts.boundary.wait_idle(_QUIET_S)
         nursery.cancel_scope.cancel()

@@ -14,6 +14,7 @@ from s3mount.core.inodes import InodeTable
 from s3mount.daemon.allocator import HeapLimit, trim
 from s3mount.daemon.keeper import Keeper
 from s3mount.daemon.pressure import MemoryWatch
+from s3mount.daemon.writing import Shared, Writing, writing
 from s3mount.fs.blocks import BlockStore
 from s3mount.fs.budget import ByteBudget
 from s3mount.fs.content import ContentReader
@@ -30,6 +31,7 @@ from s3mount.fuse.boundary import Boundary
 from s3mount.fuse.notify import ThreadNotifier
 from s3mount.fuse.operations import Operations
 from s3mount.fuse.quarantine import Quarantine
+from s3mount.fuse.writing import WritingOperations
 from s3mount.limits import MemoryUse
 from s3mount.store.catalogue import SplitCatalogue
 from s3mount.store.connect import Connection, connect
@@ -59,6 +61,7 @@ class Components:
     selector: Selector
     inventory: Inventory | None
     warmer: Warmer | None
+    writing: Writing | None
 
     @property
     def statistics(self) -> dict[str, Callable[[], object]]:
@@ -70,6 +73,7 @@ class Components:
             "read budget": self.budget.statistics,
             "memory": self.watch.statistics,
             "notifications": self.notifier.statistics,
+            **({} if self.writing is None else self.writing.statistics),
         }
 
 
@@ -121,15 +125,40 @@ async def components(config: MountConfig, keeper: Keeper) -> AsyncIterator[Compo
             give_back=trim,
         )
         boundary = Boundary(config.patience.total_s + _NAMING_S, keeper.marks)
-        operations = Operations(filesystem, boundary)
+        writes = await _writing(config, Shared(connection, store, budget, nursery, filesystem.tree, disk))
+        operations = _operations(filesystem, boundary, writes)
         quarantine = Quarantine(operations, keeper.marks, filesystem)
         quarantine.take_over(by_own_fault=keeper.is_to_blame)
         nursery.start_soon(watch.run, filesystem)
         on_demand = _on_demand(config, store, resolver, disk, budget)
         yield Components(
-            operations, boundary, filesystem, notifier, guarded, budget, disk, watch, connection.region, *on_demand
-        )
-        nursery.cancel_scope.cancel()
+            operations, boundary, filesystem, notifier, guarded, budget, disk, watch, connection.region, *on_demand,
+            writes,
+        )  # fmt: skip
+        await _end(writes, nursery)
+
+
+async def _writing(config: MountConfig, shared: Shared) -> Writing | None:
+    if config.writing.policy.is_read_only:
+        return None
+    writes = writing(config, shared)
+    await writes.files.recover()
+    return writes
+
+
+async def _end(writes: Writing | None, nursery: trio.Nursery) -> None:
+    if writes is not None:
+        await writes.save()
+    nursery.cancel_scope.cancel()
+    if writes is not None:
+        with trio.CancelScope(shield=True):
+            await writes.close()
+
+
+def _operations(filesystem: S3FileSystem, boundary: Boundary, writes: Writing | None) -> Operations:
+    if writes is None:
+        return Operations(filesystem, boundary)
+    return WritingOperations(filesystem, boundary, writes.files, writes.names)
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ Of a directory too large to keep, each name is recorded by itself.
 """
 
 import logging
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import trio
@@ -24,6 +24,7 @@ from s3mount.core.fanout import DEFAULT_AHEAD_PAGES
 from s3mount.core.keys import SEPARATOR, child_key
 from s3mount.core.listing import Entry, HiddenKey, ListingFold, ListPage
 from s3mount.core.tree import TreeDirectory
+from s3mount.fs.open_directory import OpenDirectory
 from s3mount.fs.pages import PageStream
 from s3mount.fs.scans import DirectoryScan
 from s3mount.fs.walks import SubtreeWalks
@@ -42,37 +43,6 @@ class DirectoryStatistics:
     open: int
     pages: int
     walks: int
-
-
-class OpenDirectory:
-    """One handle on one directory."""
-
-    def __init__(self, key: str) -> None:
-        self.key = key
-        self.lock = trio.Lock()
-        self.scan: DirectoryScan | None = None
-        self._window: list[Entry] = []
-        self._window_at = 0
-
-    def read_from(self, scan: DirectoryScan | None) -> None:
-        """Read another listing, or none."""
-        self.scan = scan
-        self._window = []
-
-    def some_from(self, offset: int) -> list[Entry]:
-        """Some entries of the listing from an offset on, as far as it came.
-
-        The kernel takes twenty at a time, so what was unpacked is kept until it goes on to the next page.
-        """
-        at = offset - self._window_at
-        if not 0 <= at < len(self._window):
-            self._window = [] if self.scan is None else self.scan.entries.some_from(offset)
-            self._window_at, at = offset, 0
-        return self._window[at:]
-
-    def asked_at(self, offset: int) -> float:
-        """When the page was asked for that the entry at an offset came with."""
-        return -math.inf if self.scan is None else self.scan.asked_at(offset)
 
 
 class DirectoryLister:
@@ -105,7 +75,7 @@ class DirectoryLister:
         self._read_from(directory, None)
         self._open -= 1
 
-    def entries_nowait(self, directory: OpenDirectory, offset: int) -> list[Entry] | None:
+    def entries_nowait(self, directory: OpenDirectory, offset: int) -> Sequence[Entry | None] | None:
         """As `entries_from`, if it needs no waiting; else None."""
         if directory.lock.locked():
             return None
@@ -116,10 +86,10 @@ class DirectoryLister:
                 return None
             scan = DirectoryScan.whole(directory.key, listing.entries, listing.asked_at)
             self._read_from(directory, scan)
-        return directory.some_from(offset) if len(scan.entries) > offset or scan.is_complete else None
+        return self._some_from(directory, scan, offset) if len(scan.entries) > offset or scan.is_complete else None
 
-    async def entries_from(self, directory: OpenDirectory, offset: int) -> list[Entry]:
-        """Some entries from an offset on; empty only at the end of the directory.
+    async def entries_from(self, directory: OpenDirectory, offset: int) -> Sequence[Entry | None]:
+        """Some entries from an offset on, None for one that was removed here; empty only at the end of the directory.
 
         Raises:
             StoreError: the page could not be listed; the next call tries again.
@@ -130,7 +100,40 @@ class DirectoryLister:
                 scan = await self._scan_for(directory.key)
                 self._read_from(directory, scan)
             await scan.reach(offset)
-            return directory.some_from(offset)
+            await self._look_for_ghosts(directory.key, scan, offset)
+            return self._some_from(directory, scan, offset)
+
+    async def _look_for_ghosts(self, directory_key: str, scan: DirectoryScan, offset: int) -> None:
+        """Believe again in directories that were removed here, where S3 has something below them."""
+        for entry in scan.entries.some_from(offset) if offset < len(scan.entries) else []:
+            if self._cache.local.ghosts.has(directory_key, entry) and await self.has_key(directory_key + entry.name):
+                self._cache.local.ghosts.forget(directory_key + entry.name)
+
+    async def has_key(self, path: str) -> bool:
+        """Whether S3 has anything below a path.
+
+        Raises:
+            StoreError.
+        """
+        return not (await self._store.list_page(path + SEPARATOR, delimiter="", max_keys=1)).is_empty
+
+    def was_removed(self, path: str) -> bool:
+        """Whether a directory was removed here, and may be a ghost."""
+        return path in self._cache.local.ghosts
+
+    def _some_from(self, directory: OpenDirectory, scan: DirectoryScan, offset: int) -> Sequence[Entry | None]:
+        if offset < len(scan.entries):
+            listed = directory.some_from(offset)
+            return self._cache.local.corrected(directory.key, listed)
+        if directory.extras is None:
+            local = self._cache.local.entries(directory.key)
+            directory.extras = [entry.name for entry in local if scan.entries.get(entry.name) is None]
+        return [self._extra(directory.key, name) for name in directory.extras[offset - len(scan.entries) :]]
+
+    def _extra(self, directory_key: str, name: str) -> Entry | None:
+        """What is under a name by now: S3 may have it meanwhile."""
+        record = self._cache.last_record(child_key(directory_key, name))
+        return None if record is None else Entry(name, record.found)
 
     def _read_from(self, directory: OpenDirectory, scan: DirectoryScan | None) -> None:
         if scan is not None:

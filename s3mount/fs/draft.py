@@ -95,12 +95,7 @@ class Draft:
     # -- changing and reading it ----------------------------------------------------------------
 
     async def write(self, offset: int, data: bytes | memoryview) -> None:
-        """Bytes at an offset.
-
-        Raises:
-            NotKept, SpoolFull, SpoolFailed: they were not written.
-            StoreError: a stream has failed.
-        """
+        """Bytes at an offset.  Raises as `DraftContent.write`."""
         async with self._lock:
             await self._changing()
             await self._content.write(offset, data)
@@ -175,6 +170,7 @@ class Draft:
         self._content.published(self.base)
         self.is_unsaved, self._is_exclusive = False, False
         self._is_appended = not self.is_stream
+        self._tools.watch.saved(self)
         await self._forget()
 
     async def _forget(self) -> None:
@@ -228,9 +224,11 @@ class Draft:
             self.base = await copy(self.base)
             self.key = self.base.key
             self._content.published(self.base)
+            self._tools.watch.saved(self)
 
     async def orphan(self) -> None:
-        """Its name is gone: it is read and written until the last handle is closed, and never published."""
+        """Its name is gone: it is used until the last handle is closed, and never published."""
+        self._tools.watch.orphaned(self)
         async with self._lock:
             self.is_orphan = True
             await self._forget()
@@ -238,6 +236,7 @@ class Draft:
     async def close(self) -> None:
         """Let go of everything but what is acknowledged, which stays on disk."""
         self.is_closed = True
+        self._tools.watch.ended(self)
         async with self._lock:
             await self._content.close(is_kept=self.is_acknowledged)
 

@@ -23,6 +23,7 @@ import trio
 from s3mount.core.attrs import ObjectStat
 from s3mount.core.ranges import ByteRange, gaps
 from s3mount.errors import NotKept, SpoolFailed, SpoolFull
+from s3mount.fs.draft_watch import NOBODY, DraftWatch
 from s3mount.fs.spooled import SpooledContent, SpoolTools
 from s3mount.fs.streaming import StreamingWriter
 from s3mount.store.writing import Attributes, Body, Condition, Written
@@ -41,12 +42,14 @@ class DraftTools:
         clock: seconds since the epoch.
         keeps_streamed: whether parts that were sent go to the spool, too.
         has_conditions: whether the server keeps those of a PUT.
+        watch: is told what becomes of drafts.
     """
 
     spool: SpoolTools
     clock: Callable[[], float]
     keeps_streamed: bool = True
     has_conditions: bool = True
+    watch: DraftWatch = NOBODY
 
 
 class DraftContent:

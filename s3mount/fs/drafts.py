@@ -5,7 +5,7 @@ not in S3: small appends are not uploaded one by one (decision 0038, fs.settling
 that does not append bring the upload at once.
 
 INVARIANT: no two drafts of `find` have the same key; an orphan is never found.
-INVARIANT: a draft without users is acknowledged.
+INVARIANT: a draft without users is acknowledged, or was a moment ago.
 """
 
 import logging
@@ -55,12 +55,16 @@ class Drafts:
 
     Args:
         nursery: the mount's; uploads that follow a close run in it.
+
+    Attributes:
+        has_ended: set, and made anew, when a draft is let go of.
     """
 
     def __init__(self, tools: DraftTools, nursery: trio.Nursery) -> None:
         self._tools = tools
         self._drafts: dict[str, Draft] = {}
         self._orphans: dict[Draft, None] = {}
+        self.has_ended = trio.Event()
         self._settler = Settler(nursery, self._end)
 
     def find(self, key: str) -> Draft | None:
@@ -93,7 +97,7 @@ class Drafts:
                 key,
                 found,
                 is_empty=found is None or opening.is_truncating,
-                is_in_order=not opening.is_random and not opening.is_append,
+                is_in_order=self._may_stream(opening),
                 is_exclusive=opening.is_exclusive,
                 attributes=attributes,
             )
@@ -101,6 +105,10 @@ class Drafts:
         else:
             await self._join(draft, opening)
         return draft
+
+    def _may_stream(self, opening: Opening) -> bool:
+        """Whether it may be written in order; with O_RDWR, too: safetensors sets the size, and writes to the end."""
+        return not opening.is_append and (self._tools.keeps_streamed or not opening.is_random)
 
     async def _join(self, draft: Draft, opening: Opening) -> None:
         draft.users += 1
@@ -144,8 +152,7 @@ class Drafts:
         """A handle is gone.
 
         Raises:
-            As `flush`: something was written after the last flush, or that had failed.  It is lost, if it is not
-            acknowledged: the program was told, or left without closing.
+            As `flush`: something was written after the last one, or it had failed.  Then it is lost.
         """
         draft.users -= 1
         if draft.users:
@@ -163,17 +170,10 @@ class Drafts:
                 del self._drafts[draft.key]
             self._orphans.pop(draft, None)
             await draft.close()
+            self.has_ended.set()
+            self.has_ended = trio.Event()
 
     # -- names ----------------------------------------------------------------------------------
-
-    async def settle(self, prefix: str) -> None:
-        """Everything below a prefix, or of one key, is in S3 when this returns: a rename copies there.
-
-        Raises:
-            As `Draft.fsync`: the first that could not be written.
-        """
-        for draft in self.below(prefix):
-            await draft.fsync()
 
     async def rename(self, old_key: str, copy: Copy) -> None:
         """Copy an object that is being written to another key: handles on it write to that from now on.
@@ -211,7 +211,7 @@ class Drafts:
         return len(found)
 
     async def finish(self) -> list[str]:
-        """Make everything durable, for a stop; returns the keys of what could not be."""
+        """Make everything durable, for a stop; returns the keys of what could not."""
         failed = []
         for key, draft in list(self._drafts.items()):
             try:
@@ -244,7 +244,7 @@ class Drafts:
             draft.check_invariants()
             if draft.key != key or draft.is_orphan:
                 raise ValueError(f"{draft.key!r} is filed under {key!r}")
-            if draft.users < 0 or not (draft.users or draft.is_acknowledged):
+            if draft.users < 0 or not (draft.users or draft.is_acknowledged or draft in self._settler):
                 raise ValueError(f"{key!r} has {draft.users} users and is not acknowledged")
         if any(not draft.is_orphan or not draft.users for draft in self._orphans):
             raise ValueError("a draft is an orphan without a user, or with a name")

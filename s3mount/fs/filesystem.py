@@ -9,28 +9,25 @@ one second old, or one TTL (fs.versions); an open file is one version until it i
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from s3mount.cache.answers import Record
 from s3mount.cache.metadata import MetadataCache
-from s3mount.core.attrs import FileAttrs, ObjectStat, Ownership, absent_attrs, directory_attrs, file_attrs
-from s3mount.core.inodes import Inode, InodeTable
-from s3mount.core.keys import SEPARATOR, child_key, name_from_kernel, name_to_kernel
+from s3mount.cache.shown import ShownAttributes
+from s3mount.core.attrs import FileAttrs, Ownership, absent_attrs
+from s3mount.core.inodes import InodeTable
+from s3mount.core.keys import SEPARATOR, child_key, name_to_kernel
 from s3mount.core.listing import Entry
-from s3mount.errors import (
-    NameNotFound,
-    NotADirectory,
-    ObjectChanged,
-    ReadOnlyMount,
-    StaleInode,
-)
+from s3mount.errors import NameNotFound, NotADirectory, ObjectChanged, StaleInode
 from s3mount.fs.blocks import BlockStore
-from s3mount.fs.directories import DirectoryLister, OpenDirectory
+from s3mount.fs.directories import DirectoryLister
 from s3mount.fs.handles import HandleTable
 from s3mount.fs.kernel_view import KernelView
 from s3mount.fs.notifier import KernelNotifier
+from s3mount.fs.open_directory import OpenDirectory
 from s3mount.fs.reader import NO_LIMIT, FileReader, Limit
 from s3mount.fs.statistics import FileSystemStatistics
+from s3mount.fs.tree import Tree
 from s3mount.fs.versions import VersionCheck, openable
 
 #: Takes (name, attributes, offset of the next entry); False when the reply is full.
@@ -38,11 +35,14 @@ Emit = Callable[[bytes, FileAttrs, int], bool]
 
 
 class S3FileSystem:
-    """A read-only view of one prefix of one bucket.
+    """A view of one prefix of one bucket; `fs.file_writes` and `fs.namespace` change it.
 
     Args:
         inodes: of the prefix, with what a predecessor left.
         give_back: called when much memory became free.
+
+    Attributes:
+        tree: what they share.
     """
 
     def __init__(
@@ -65,15 +65,16 @@ class S3FileSystem:
         self._versions = versions
         self._waits = versions.waits
         self._kernel = KernelView(self._inodes, notifier)
-        self._owner = owner
         self._give_back = give_back
         self._handles = HandleTable(inodes, lister, blocks)
+        self.tree = Tree(inodes, self._handles, cache, versions, self._kernel, owner, ShownAttributes())
+        self._attrs = self.tree.attrs
 
     # -- names and attributes -------------------------------------------------------------------
 
     def lookup_nowait(self, parent_ino: int, name: bytes) -> FileAttrs | None:
         """As `lookup`, if it needs no waiting; else None."""
-        path = self._path_of(parent_ino, name)
+        path = self.tree.path_of(parent_ino, name)
         record = self._last_known(path)
         return None if record is None else self._found(path, record, began_at=math.inf)
 
@@ -88,7 +89,7 @@ class S3FileSystem:
         known = self.lookup_nowait(parent_ino, name)
         if known is not None:
             return known
-        path = self._path_of(parent_ino, name)
+        path = self.tree.path_of(parent_ino, name)
         began_at = self._cache.now()
         try:
             record = await self._waits.of_names(self._resolver.resolve(path))
@@ -98,14 +99,8 @@ class S3FileSystem:
             raise
         return self._found(path, record, began_at=began_at)
 
-    def _path_of(self, parent_ino: int, name: bytes) -> str:
-        parent = self._inodes.get(parent_ino)
-        if not parent.is_directory:
-            raise NotADirectory(f"{parent.key!r} is a file")
-        return child_key(parent.key, name_from_kernel(name))
-
     def _found(self, path: str, record: Record, *, began_at: float) -> FileAttrs:
-        inode = self._intern(path, record.found)
+        inode = self.tree.intern(path, record.found)
         is_name_kept = self._versions.looked_up(inode, record.asked_at, began_at)
         self._inodes.grant(inode)
         attrs = self._attrs(inode, self._cache.ages.remaining(record))
@@ -116,13 +111,13 @@ class S3FileSystem:
         record = self._cache.last_record(path)
         if record is None or self._cache.get(path) is not None:
             return record
-        inode = self._intern(path, record.found)
+        inode = self.tree.intern(path, record.found)
         return record if self._versions.may_answer(inode) else None
 
     def getattr_nowait(self, ino: int) -> FileAttrs | None:
         """As `getattr`, if it needs no waiting; else None."""
         inode = self._inodes.get(ino)
-        if inode is self._inodes.root or inode.handles:
+        if inode is self._inodes.root or inode.handles or inode.is_orphan:
             return self._attrs(inode, self._cache.ages.fresh_s)
         record = self._versions.known(inode)
         return None if record is None else self._attrs(inode, self._cache.ages.remaining(record))
@@ -156,7 +151,7 @@ class S3FileSystem:
         inode = self._inodes.get(ino)
         if not inode.is_directory:
             raise NotADirectory(f"{inode.key!r} is a file")
-        if inode is not self._inodes.root and self._versions.known(inode) is None:
+        if inode is not self._inodes.root and not inode.is_orphan and self._versions.known(inode) is None:
             return None
         return self._handles.new_directory(inode)
 
@@ -177,9 +172,7 @@ class S3FileSystem:
         """As `readdir`, if it needs no waiting; returns whether it did it."""
         directory = self._handles.directory(handle)
         entries = self._lister.entries_nowait(directory, offset)
-        if entries is not None:
-            self._hand_on(directory, entries, offset, emit)
-        return entries is not None
+        return entries is not None and self._hand_on(directory, entries, offset, emit)
 
     async def readdir(self, handle: int, offset: int, emit: Emit) -> None:
         """Hand some entries from an offset on to `emit`, until it takes no more; none only at the end.
@@ -193,19 +186,28 @@ class S3FileSystem:
         """
         directory = self._handles.directory(handle)
         entries = await self._waits.of_names(self._lister.entries_from(directory, offset))
-        self._hand_on(directory, entries, offset, emit)
+        while not self._hand_on(directory, entries, offset, emit):
+            offset += len(entries)
+            entries = await self._waits.of_names(self._lister.entries_from(directory, offset))
 
-    def _hand_on(self, directory: OpenDirectory, entries: list[Entry], offset: int, emit: Emit) -> None:
+    def _hand_on(self, directory: OpenDirectory, entries: Sequence[Entry | None], offset: int, emit: Emit) -> bool:
+        """False when there are more, and all of these are removed: nothing would mean the end."""
         asked_at = directory.asked_at(offset)
         ttl_s = self._cache.ages.remaining_since(asked_at)
-        for next_offset, (name, found) in enumerate(entries, offset + 1):  # a hundred thousand times for some
-            key = found.key if found else child_key(directory.key, name) + SEPARATOR
+        is_any = not entries
+        for next_offset, entry in enumerate(entries, offset + 1):  # a hundred thousand times for some
+            if entry is None:
+                continue
+            name, found = entry
+            is_any = True
+            key = child_key(directory.key, name) if found else child_key(directory.key, name) + SEPARATOR
             inode = self._inodes.intern(key, found)
             inode.asked_at = max(inode.asked_at, asked_at)
             if not emit(name_to_kernel(name), self._attrs(inode, ttl_s), next_offset):
                 self._inodes.discard_if_unused(inode)
-                return
+                break
             self._inodes.grant(inode)
+        return is_any
 
     def releasedir(self, handle: int) -> None:
         """A directory handle is gone."""
@@ -217,29 +219,32 @@ class S3FileSystem:
         """As `open` that neither writes nor revalidates, if it is one and needs no waiting; else None."""
         if not is_plain:
             return None
-        reader = FileReader(self._blocks, openable(self._inodes.get(ino)))
+        inode = openable(self._inodes.get(ino))
+        reader = FileReader(self._blocks, inode)
+        if inode.unsaved is not None:
+            return self._handles.new_file(reader)
         return self._handles.new_file(reader) if self._versions.begin_nowait(reader.inode, reader) else None
 
-    async def open(self, ino: int, *, for_writing: bool, revalidate: bool = False) -> int:
+    async def open(self, ino: int, *, revalidate: bool = False) -> int:
         """A handle on a file; a small file is here whole when it returns.
 
         Args:
             revalidate: ask S3 whether this is the version under the name now, whatever is known.
 
         Raises:
-            ReadOnlyMount, IsADirectory, ArchivedObject, ObjectChanged, StaleInode, StoreError.
+            IsADirectory, ArchivedObject, ObjectChanged, StaleInode, StoreError.
         """
-        if for_writing:
-            raise ReadOnlyMount("this mount only reads")
         inode = openable(self._inodes.get(ino))
         reader = FileReader(self._blocks, inode)
         handle = self._handles.new_file(reader)
+        if inode.unsaved is not None:
+            return handle
         is_open = False
         try:
             await self._versions.begin(inode, reader, is_direct=revalidate)
             is_open = True
         except ObjectChanged:
-            self._note_change(inode)
+            self.tree.note_change(inode)
             raise
         finally:
             if not is_open:
@@ -264,7 +269,8 @@ class S3FileSystem:
         try:
             return await reader.read(offset, length, limit)
         except ObjectChanged:
-            self._note_change(reader.inode)
+            if reader.inode.unsaved is None:
+                self.tree.note_change(reader.inode)
             raise
 
     def release(self, handle: int) -> None:
@@ -287,13 +293,6 @@ class S3FileSystem:
 
     # -- parts ----------------------------------------------------------------------------------
 
-    def _note_change(self, inode: Inode) -> None:
-        """A version that is gone contradicts what cache and kernel know of its name, and is not opened again."""
-        self._cache.drop(inode.key)
-        inode.is_gone = True
-        inode.vouched_until = -math.inf
-        self._kernel.forget_name(inode.key)
-
     async def refresh(self, path: str = "") -> None:
         """Forget what is known of a path and of everything below it, here and in the kernel: the next use asks S3.
 
@@ -303,14 +302,6 @@ class S3FileSystem:
         key = self._inodes.root.key + path
         self._cache.drop_below(key + SEPARATOR if path else key)
         await self._kernel.forget_below(key)
-
-    def _intern(self, path: str, found: ObjectStat | None) -> Inode:
-        return self._inodes.intern(path if found else path + SEPARATOR, found)
-
-    def _attrs(self, inode: Inode, ttl_s: float) -> FileAttrs:
-        if inode.found is None:
-            return directory_attrs(inode.ino, self._owner, ttl_s)
-        return file_attrs(inode.ino, inode.found, self._owner, ttl_s)
 
     def statistics(self) -> FileSystemStatistics:
         """A snapshot of the counters."""
@@ -330,6 +321,7 @@ class S3FileSystem:
         for part in (
             self._inodes,
             self._handles,
+            self.tree.shown,
             self._kernel,
             self._cache,
             self._resolver,

@@ -14,12 +14,15 @@ the sixteenth predecessor gave out on the same inode: they are one then, and mad
 """
 
 from itertools import count
+from typing import Protocol
 
-from s3mount.core.inodes import Inode, InodeTable
+from s3mount.core.inode import Inode
+from s3mount.core.inodes import InodeTable
 from s3mount.errors import BadHandle
 from s3mount.fs.blocks import BlockStore
-from s3mount.fs.directories import DirectoryLister, OpenDirectory
-from s3mount.fs.reader import FileReader
+from s3mount.fs.directories import DirectoryLister
+from s3mount.fs.open_directory import OpenDirectory
+from s3mount.fs.reader import FileReader, Limit
 
 _SERIAL_AT = 24
 _DAEMON_AT = 20
@@ -28,20 +31,43 @@ _DAEMONS = 1 << (_SERIAL_AT - _DAEMON_AT)
 _COUNTS = 1 << _DAEMON_AT
 
 
+class OpenFile(Protocol):
+    """What a handle on a file does: `fs.reader.FileReader`, or `fs.write_handle.WriteHandle`."""
+
+    inode: Inode
+
+    def read_nowait(self, offset: int, length: int) -> memoryview | None:
+        """See `FileReader.read_nowait`."""
+        ...
+
+    async def read(self, offset: int, length: int, limit: Limit = ...) -> memoryview:
+        """See `FileReader.read`."""
+        ...
+
+    def close(self) -> None:
+        """The handle is gone."""
+        ...
+
+
 class HandleTable:
-    """Every handle that is in use."""
+    """Every handle that is in use.
+
+    Attributes:
+        pins: inodes that something else than a handle keeps open: files being written.
+    """
 
     def __init__(self, inodes: InodeTable, lister: DirectoryLister, blocks: BlockStore) -> None:
         self._inodes = inodes
         self._lister = lister
         self._blocks = blocks
-        self._files: dict[int, FileReader] = {}
+        self._files: dict[int, OpenFile] = {}
+        self.pins = 0
         self._directories: dict[int, OpenDirectory] = {}
         self._own = inodes.ledger.takeovers % _DAEMONS << _DAEMON_AT
         self._counts = count()
 
-    def new_file(self, reader: FileReader) -> int:
-        """A handle that reads; pair it with `release`."""
+    def new_file(self, reader: OpenFile) -> int:
+        """A handle on a file; pair it with `release`."""
         self._inodes.opened(reader.inode)
         handle = self._number(reader.inode)
         self._files[handle] = reader
@@ -60,8 +86,8 @@ class HandleTable:
             handle = first | next(self._counts) % _COUNTS
         return handle
 
-    def file(self, handle: int) -> FileReader:
-        """The reader of a handle.
+    def file(self, handle: int) -> OpenFile:
+        """What a handle reads.
 
         Raises:
             BadHandle: it is not open.
@@ -69,7 +95,11 @@ class HandleTable:
         reader = self._files.get(handle)
         return self._adopted_file(handle) if reader is None else reader
 
-    def _adopted_file(self, handle: int) -> FileReader:
+    def peek(self, handle: int) -> OpenFile | None:
+        """As `file`, of one that this daemon made; else None."""
+        return self._files.get(handle)
+
+    def _adopted_file(self, handle: int) -> OpenFile:
         inode = self._predecessors(handle)
         if inode is None or inode.is_directory:
             raise BadHandle(f"file handle {handle:#x} is not open")
@@ -104,8 +134,8 @@ class HandleTable:
         directory = self._directories.get(handle)
         return self._predecessors(handle) if directory is None else self._inodes.find(directory.key)
 
-    def release(self, handle: int) -> None:
-        """A file handle is gone, with what was held only for it.
+    def release(self, handle: int) -> OpenFile | None:
+        """A file handle is gone, with what was held only for it; returns what it was, None for a predecessor's.
 
         Raises:
             BadHandle: it is not open, and there was no predecessor.
@@ -116,6 +146,14 @@ class HandleTable:
             self._inodes.closed(reader.inode)
         elif not self._inodes.ledger.takeovers:
             raise BadHandle(f"file handle {handle:#x} is not open")
+        return reader
+
+    def moved(self, old_key: str, new_key: str) -> None:
+        """A directory, and those in it, have other keys: who reads one reads on, in the same order."""
+        for handle, directory in self._directories.items():
+            if directory.key.startswith(old_key):
+                self._lister.close(directory)
+                self._directories[handle] = self._lister.open(new_key + directory.key.removeprefix(old_key))
 
     def release_directory(self, handle: int) -> None:
         """A directory handle is gone.
@@ -136,7 +174,7 @@ class HandleTable:
 
     def check_invariants(self) -> None:
         """Raises ValueError when handles and pins differ, or a number is not of its inode."""
-        if self._inodes.statistics().handles != len(self._files):
+        if self._inodes.statistics().handles != len(self._files) + self.pins:
             raise ValueError("an inode is pinned by a handle that is not open")
         for handle, reader in self._files.items():
             if handle >> _SERIAL_AT != reader.inode.serial:

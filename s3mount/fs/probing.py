@@ -8,6 +8,9 @@ Two requests at once, HEAD of the path and `LIST(prefix=path/)`, where that LIST
 lists in no order, and credentials that may not list this prefix.  One that fails does not matter
 when the other answered.  Credentials that may read objects but list nothing leave open whether a name
 without an object is a directory: it is taken for one, or no path through it could be opened.
+
+Where a page shows neither a file nor a directory, and might have hidden a symbolic link (core.symlinks), one more HEAD
+asks for that: only of names that are absent.
 """
 
 import logging
@@ -19,6 +22,7 @@ import trio
 from s3mount.core.attrs import ObjectStat
 from s3mount.core.keys import SEPARATOR, just_before, split_key
 from s3mount.core.listing import ListingFold, ListPage, Verdict, judge
+from s3mount.core.symlinks import link_key
 from s3mount.errors import AccessDenied, ObjectNotFound
 from s3mount.fs.directories import DirectoryLister
 from s3mount.fs.flight import Flight
@@ -98,8 +102,12 @@ class NameProbe:
             page = await self._first_page(path, _LOOKUP_PAGE)
         verdict, found = judge(path, page)
         is_directory = verdict is Verdict.DIRECTORY
+        if is_directory and self._lister.was_removed(path):
+            is_directory = await self._lister.has_key(path)
         if verdict is Verdict.CUT_OFF:
             is_directory = await self._is_directory(path)
+            if not is_directory and found is None:
+                found = await self._link(path)
         return Found(None if is_directory else found, is_directory)
 
     async def _by_head(self, path: str) -> Found:
@@ -131,7 +139,14 @@ class NameProbe:
             return Found(None, is_directory=True)
         if not is_absent:
             raise head.failure
-        return Found(None)
+        return Found(await self._link(path))
+
+    async def _link(self, path: str) -> ObjectStat | None:
+        """The object of a symbolic link, where no page has shown it."""
+        try:
+            return await self._store.head(link_key(path))
+        except ObjectNotFound:
+            return None
 
     async def _is_directory(self, path: str) -> bool:
         page = await self._first_page(path + SEPARATOR, 1)

@@ -1,7 +1,8 @@
 """One open file: clamps what is asked to what the file has, and counts what was delivered.
 
-The version is fixed at open: whatever happens to the key, this handle reads bytes of that
-version or fails with `ObjectChanged`.
+The version is fixed at open: whatever others do to the key, this handle reads bytes of that
+version or fails with `ObjectChanged`.  What this mount writes is another matter, as on any local file system: while the
+file is being written a handle reads what is written so far, and then the version that became of it.
 
 What is held of an object is opened when the first byte is asked for: a small file that the kernel has
 is opened and closed, epoch after epoch, and never is.
@@ -10,9 +11,10 @@ is opened and closed, epoch after epoch, and never is.
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
-from s3mount.core.inodes import Inode
+from s3mount.core.inode import Inode
 from s3mount.core.ranges import ByteRange
 from s3mount.core.readahead import SMALL_FILE
+from s3mount.errors import ObjectChanged
 from s3mount.fs.blocks import BlockStore
 from s3mount.fs.objects import OpenObject
 
@@ -82,6 +84,9 @@ class FileReader:
 
     def read_nowait(self, offset: int, length: int) -> memoryview | None:
         """As `read`, if it needs no waiting and starts no request; else None."""
+        if self.inode.unsaved is not None:
+            return None
+        self._follow()
         wanted = ByteRange(min(offset, self._size), min(offset + length, self._size))
         if wanted.length == 0:
             return memoryview(b"")
@@ -99,6 +104,18 @@ class FileReader:
         Raises:
             StoreError: they could not be had.
         """
+        if self.inode.unsaved is not None:
+            with limit():
+                return memoryview(await self.inode.unsaved.read(offset, length))
+        try:
+            return await self._read(offset, length, limit)
+        except ObjectChanged:
+            if self.inode.found is None or self.inode.found.id == self._found.id:
+                raise
+            return await self._read(offset, length, limit)  # it was renamed or written here meanwhile
+
+    async def _read(self, offset: int, length: int, limit: Limit) -> memoryview:
+        self._follow()
         wanted = ByteRange(min(offset, self._size), min(offset + length, self._size))
         content = await self._blocks.read_disk(self._opened, wanted) if self._blocks.has_disk else None
         if content is None:
@@ -106,6 +123,13 @@ class FileReader:
                 content = await self._blocks.read(self._opened, wanted)
         self.inode.deliver(wanted)
         return content
+
+    def _follow(self) -> None:
+        """Read the version that was written here meanwhile."""
+        found = self.inode.found
+        if found is not None and found.id != self._found.id:
+            self.close()
+            self._object, self._found, self._size = None, found, found.size
 
     def close(self) -> None:
         """The handle is gone."""

@@ -29,7 +29,7 @@ import math
 from s3mount.cache.answers import Record
 from s3mount.cache.metadata import MetadataCache
 from s3mount.core.attrs import ObjectStat
-from s3mount.core.inodes import Inode
+from s3mount.core.inode import Inode
 from s3mount.core.keys import SEPARATOR
 from s3mount.core.ttl import MINIMAL
 from s3mount.errors import ArchivedObject, IsADirectory, NameNotFound, StaleInode

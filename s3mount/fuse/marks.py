@@ -23,6 +23,8 @@ from s3mount.core.suspects import MAX_GUILTY, MAX_SUSPECTS, Call, Suspects
 #: The handlers; a call's number is its place here, from 1 on, so names are only ever added at the end.
 OPERATIONS = (
     "lookup", "forget", "getattr", "access", "opendir", "readdir", "releasedir", "open", "read", "release", "statfs",
+    "create", "write", "flush", "fsync", "setattr", "mknod", "mkdir", "rmdir", "unlink", "rename", "link", "symlink",
+    "readlink", "fsyncdir",
 )  # fmt: skip
 CODES = {name: code for code, name in enumerate(OPERATIONS, 1)}
 

@@ -1,7 +1,7 @@
 """pyfuse3's handlers: unpack, await one call, convert.  They never decide.
 
 Not implemented on purpose, so that the kernel gets ENOSYS once and never asks again: extended
-attributes, and `flush` (it costs 15 % of warm opens, and a mount that only reads needs none).
+attributes, and here `flush` (it costs 15 % of warm opens, and a mount that only reads needs none).
 `direct_io` is never set: it breaks shared mappings.  `keep_cache` always is: a new version of an
 object is a new inode, so pages of an old one cannot be taken for it.
 """
@@ -20,13 +20,9 @@ from s3mount.fs.filesystem import S3FileSystem
 from s3mount.fuse.boundary import Boundary
 from s3mount.fuse.convert import statfs, to_entry
 
-_WRITING = os.O_WRONLY | os.O_RDWR | os.O_TRUNC | os.O_APPEND
-#: No plain reading: refused, or S3 is asked whatever is known.
-_SPECIAL = _WRITING | os.O_DIRECT
-
 
 class Operations(pyfuse3.Operations):
-    """What the kernel asks, handed to the file system."""
+    """What the kernel asks of a mount that only reads, handed to the file system; it refuses to write by itself."""
 
     enable_writeback_cache = False
     supports_dot_lookup = False
@@ -91,12 +87,10 @@ class Operations(pyfuse3.Operations):
 
     async def open(self, inode: InodeT, flags: FlagT, ctx: pyfuse3.RequestContext) -> pyfuse3.FileInfo:
         with self._boundary.guard("open", inode):
-            handle = self._fs.open_nowait(inode, is_plain=not flags & _SPECIAL)
+            handle = self._fs.open_nowait(inode, is_plain=not flags & os.O_DIRECT)
             if handle is None:
                 with self._boundary.deadline():
-                    handle = await self._fs.open(
-                        inode, for_writing=bool(flags & _WRITING), revalidate=bool(flags & os.O_DIRECT)
-                    )
+                    handle = await self._fs.open(inode, revalidate=bool(flags & os.O_DIRECT))
             return pyfuse3.FileInfo(fh=FileHandleT(handle), direct_io=False, keep_cache=True)
 
     async def read(self, fh: FileHandleT, off: int, size: int) -> bytes:

@@ -20,12 +20,13 @@ class FuseConfig:
     allow_other: bool = False
     allow_root: bool = False
     auto_unmount: bool = False
+    is_read_only: bool = True
     max_background: int = MIN_BACKGROUND
     read_ahead_kib: int | None = None
 
     @property
     def options(self) -> set[str]:
-        """Mount options; the kernel itself refuses writes (`ro`).
+        """Mount options; of a mount that only reads the kernel itself refuses writes (`ro`).
 
         The kernel checks modes and owners only where other users can come in: for that it asks for the attributes
         of each name it opens, which in the minimal mode is a request to S3.
@@ -35,6 +36,7 @@ class FuseConfig:
             "allow_root": self.allow_root,
             "default_permissions": self.allow_other or self.allow_root,
             "auto_unmount": self.auto_unmount,
+            "ro": self.is_read_only,
         }
-        fixed = {"ro", "nosuid", "nodev", "noatime", f"fsname={self.source}", "subtype=s3mount"}
+        fixed = {"nosuid", "nodev", "noatime", f"fsname={self.source}", "subtype=s3mount"}
         return fixed | {name for name, is_on in chosen.items() if is_on}

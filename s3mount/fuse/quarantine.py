@@ -61,6 +61,18 @@ _PLACES = {
     "open": _Place(),
     "read": _Place(is_handle=True, offset=1),
     "release": _Place(is_handle=True),
+    "create": _Place(name=1),
+    "write": _Place(is_handle=True, offset=1),
+    "flush": _Place(is_handle=True),
+    "fsync": _Place(is_handle=True),
+    "setattr": _Place(),
+    "mkdir": _Place(name=1),
+    "rmdir": _Place(name=1),
+    "unlink": _Place(name=1),
+    "rename": _Place(name=1),
+    "link": _Place(),
+    "symlink": _Place(name=1),
+    "readlink": _Place(),
 }
 
 
@@ -113,7 +125,7 @@ class Quarantine:
         self._marks.clear()
         self._suspects.expire(self._clock())
         if self._suspects:
-            for operation in _PLACES:
+            for operation in filter(partial(hasattr, self._operations), _PLACES):
                 handler = partial(self._handle, operation, getattr(self._operations, operation))
                 setattr(self._operations, operation, handler)
 

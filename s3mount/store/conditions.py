@@ -26,12 +26,12 @@ async def find_conditions(writer: Writer, prefix: str) -> Conditions:
     """
     first, second = (f"{prefix}.s3mount-{secrets.token_hex(8)}" for _ in range(2))
     await writer.put(first, [b"x"])
-    source = (await writer.describe(first)).stat
     of_puts = of_copies = False
     try:
         await writer.put(first, [b"x"], NEW)
     except (AlreadyExists, NotSupported) as refusal:
         of_puts = isinstance(refusal, AlreadyExists)
+    source = (await writer.describe(first)).stat
     await writer.copy(source, second)
     try:
         await writer.copy(source, second, NEW)

@@ -17,6 +17,9 @@ from s3mount.core.location import Location
 from s3mount.core.ttl import INDEFINITE, MINIMAL, TimeToLive
 from s3mount.daemon.exits import ExitCode
 from s3mount.errors import BadOption
+from s3mount.fs.object_headers import ObjectHeaders
+from s3mount.fs.write_policy import WritePolicy
+from s3mount.store.writing import WriteConfig
 from s3mount.units import GIB, MIB
 from tests.support.mounts import aws_environment, run_command
 from tests.support.refusals import refusal, refusal_in_both_modes
@@ -32,6 +35,9 @@ FLAGS = {
     "--max-threads", "--no-kernel-tuning", "--read-ahead-kib",
     "--on-outage",
     "--cache", "--max-cache-size", "--cache-min-free", "--cache-block-size", "--cache-policy", "--cache-group",
+    "--rw", "--allow-overwrite", "--allow-delete", "--write-part-size", "--upload-checksums", "--storage-class",
+    "--sse", "--sse-kms-key-id", "--infer-content-type", "--spool-dir", "--no-spool-streamed", "--no-dir-markers",
+    "--rename-dir-limit",
 }  # fmt: skip
 
 
@@ -56,7 +62,7 @@ def test_version_and_help() -> None:
 
 
 def test_defaults() -> None:
-    """Without flags: the user's own files, read-only for others, found region, 8 MiB parts, 60 s."""
+    """Without flags: the user's own files, read-only for others, new files only, found region, 8 MiB parts, 60 s."""
     config = configured()
     assert config.s3.location == Location("bucket")
     assert (config.s3.region, config.s3.inferred_region, config.s3.endpoint_url) == (None, None, None)
@@ -73,6 +79,10 @@ def test_defaults() -> None:
     assert (config.fuse.max_background, config.fuse.read_ahead_kib) == (256, 1024)
     assert config.log.directory is None
     assert not any([config.log.is_debug, config.log.is_off])
+    assert config.writing.policy == WritePolicy(is_read_only=False)
+    assert (config.writing.part_size, config.writing.objects) == (8 * MIB, WriteConfig("crc32c"))
+    assert config.writing.keeps_streamed
+    assert config.writing.has_markers
 
 
 @pytest.mark.parametrize(
@@ -117,7 +127,28 @@ def test_defaults() -> None:
         (["-d"], "log.is_debug", True),
         (["--no-log"], "log.is_off", True),
         (["-l", "/var/log/x"], "log.directory", Path("/var/log/x")),
-        (["--read-only"], "fuse.mount_point", "/mnt/x"),
+        (["--read-only"], "fuse.is_read_only", True),
+        (["--read-only"], "writing.policy", WritePolicy(is_read_only=True)),
+        (["--rw"], "writing.policy", WritePolicy(is_read_only=False, is_rw=True)),
+        (["--rw", "--metadata-ttl", "60"], "metadata", MetadataConfig(TimeToLive(60), MINIMAL)),
+        (["--rw", "--cache", "/c"], "metadata", MetadataConfig(MINIMAL, MINIMAL)),
+        (["--allow-overwrite"], "writing.policy", WritePolicy(is_read_only=False, may_overwrite=True)),
+        (["--allow-delete"], "writing.policy", WritePolicy(is_read_only=False, may_delete=True)),
+        (["--write-part-size", "16MiB"], "writing.part_size", 16 * MIB),
+        (["--upload-checksums", "crc64nvme"], "writing.objects", WriteConfig("crc64nvme")),
+        (["--storage-class", "STANDARD_IA"], "writing.objects", WriteConfig(storage_class="STANDARD_IA")),
+        (["--sse", "AES256"], "writing.objects", WriteConfig(sse="AES256")),
+        (
+            ["--sse", "aws:kms", "--sse-kms-key-id", "k"],
+            "writing.objects",
+            WriteConfig(sse="aws:kms", sse_kms_key_id="k"),
+        ),
+        (["--infer-content-type"], "writing.headers", ObjectHeaders(infers_content_type=True)),
+        (["--spool-dir", "/s"], "writing.spool.parent", Path("/s")),
+        (["--cache", "/c"], "writing.spool.parent", Path("/c/spool")),
+        (["--no-spool-streamed"], "writing.keeps_streamed", False),
+        (["--no-dir-markers"], "writing.has_markers", False),
+        (["--rename-dir-limit", "5"], "writing.rename_dir_limit", 5),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
@@ -127,9 +158,10 @@ def test_what_a_flag_means(flags: list[str], path: str, expected: Any) -> None:
 
 
 def test_mount_options() -> None:
-    """What the kernel is told: read-only always, what the flags ask for, to check modes where others come in."""
+    """What the kernel is told: what the flags ask for, to check modes where others come in."""
     plain = configured().fuse.options
-    assert {"ro", "nosuid", "nodev", "fsname=bucket", "subtype=s3mount"} <= plain
+    assert configured("--read-only").fuse.options == plain | {"ro"}
+    assert {"nosuid", "nodev", "fsname=bucket", "subtype=s3mount"} <= plain
     assert "default_permissions" not in plain
     assert configured("--auto-unmount").fuse.options == plain | {"auto_unmount"}
     for flag in ("allow-other", "allow-root"):

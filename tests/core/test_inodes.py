@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from s3mount.core.attrs import ObjectStat
-from s3mount.core.inodes import ROOT, Inode, InodeTable, inode_number
+from s3mount.core.inode import Inode, inode_number
+from s3mount.core.inodes import ROOT, InodeTable
 from s3mount.core.ranges import ByteRange
 from s3mount.errors import StaleInode
 from tests.core.strategies import any_text

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from s3mount.core import journal
 from s3mount.core.attrs import ObjectStat
-from s3mount.core.inodes import Inode, InodeTable
+from s3mount.core.inode import Inode
+from s3mount.core.inodes import InodeTable
 from s3mount.core.journal import Journal, newest
 from s3mount.core.ledger import Ledger, succeed
 from s3mount.core.takeover import FRAME_BYTES, Heading, RecordedInode, pack_heading, pack_inode, read_inodes

@@ -164,7 +164,7 @@ def test_a_prefix_is_part_of_the_source(server: Scripted, work: Path) -> None:
 
 def test_writing_is_refused_by_the_kernel(server: Scripted, work: Path) -> None:
     """Every change is EROFS, and no request is sent for it."""
-    with mounted(BUCKET, work, url=server.url) as mount:
+    with mounted(BUCKET, work, "--read-only", url=server.url) as mount:
         server.reset()
         path = mount.path / "a.txt"
         for change in (

@@ -53,7 +53,7 @@ def group(work: Path) -> Group:
 
 async def _stream(mounted: Mounted, content: bytes) -> int:
     """A handle on `f` whose reader has read 24 MiB in order, and so has a window ahead."""
-    handle = await mounted.fs.open((await mounted.walk("f")).ino, for_writing=False)
+    handle = await mounted.fs.open((await mounted.walk("f")).ino)
     for offset in range(0, 24 * MIB, 128 * KIB):
         assert await mounted.read(handle, offset, 128 * KIB) == content[offset : offset + 128 * KIB]
     await wait_all_tasks_blocked()

@@ -20,7 +20,7 @@ from tests.fs.harness import Mounted
 
 async def opened(mounted: Mounted, key: str) -> int:
     attrs = await mounted.walk(key)
-    return await mounted.fs.open(attrs.ino, for_writing=False)
+    return await mounted.fs.open(attrs.ino)
 
 
 async def read_all(mounted: Mounted, handle: int, reads: Iterable[ByteRange]) -> None:

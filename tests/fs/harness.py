@@ -90,7 +90,7 @@ class Mounted:
     async def read_file(self, path: str, step: int = 128 * 1024) -> bytes:
         """Open, read to the end in steps, close."""
         attrs = await self.walk(path)
-        handle = await self.fs.open(attrs.ino, for_writing=False)
+        handle = await self.fs.open(attrs.ino)
         try:
             pieces = []
             offset = 0

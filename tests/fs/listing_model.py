@@ -21,7 +21,8 @@ import trio
 from trio.testing import MockClock
 
 from s3mount.core.attrs import FileAttrs, ObjectId, ObjectStat
-from s3mount.core.inodes import ROOT, inode_number
+from s3mount.core.inode import inode_number
+from s3mount.core.inodes import ROOT
 from s3mount.core.listing import ListPage
 from s3mount.core.ranges import ByteRange
 from s3mount.core.waits import Arrival

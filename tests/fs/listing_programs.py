@@ -25,7 +25,7 @@ from trio.testing import MockClock
 
 from s3mount.cache.metadata import MetadataConfig
 from s3mount.core.attrs import FileAttrs
-from s3mount.core.inodes import inode_number
+from s3mount.core.inode import inode_number
 from s3mount.errors import (
     IsADirectory,
     NameNotFound,
@@ -230,7 +230,7 @@ class Programs:
             if ino not in self.bucket.contents:
                 self.fs.releasedir(await self.fs.opendir(ino))
                 raise IsADirectory(path)
-            handle = await self.fs.open(ino, for_writing=False)
+            handle = await self.fs.open(ino)
             self.kernel.pin(ino)
             self.files.append((handle, ino))
             assert self.bucket.had_version(path, ino, since), f"an old version of {path!r} was opened"

@@ -39,7 +39,7 @@ async def test_a_small_file_comes_in_open(autojump_clock: object) -> None:
     store.put("f", b"x" * MIB)
     async with file_system(store) as mounted:
         attrs = await mounted.walk("f")
-        handle = await mounted.fs.open(attrs.ino, for_writing=False)
+        handle = await mounted.fs.open(attrs.ino)
         assert store.counts["gets"] == 1
         assert mounted.fs.read_nowait(handle, 0, 128 * KIB) == b"x" * (128 * KIB)
         mounted.fs.release(handle)
@@ -52,7 +52,7 @@ async def test_a_file_the_kernel_has_whole_is_not_fetched_again(autojump_clock: 
     async with file_system(store) as mounted:
         await mounted.read_file("f")
         attrs = await mounted.walk("f")
-        handle = await mounted.fs.open(attrs.ino, for_writing=False)
+        handle = await mounted.fs.open(attrs.ino)
         assert store.counts["gets"] == 1
         assert await mounted.read(handle, 0, 5000) == b"x" * 5000  # the kernel dropped its pages
         assert store.counts["gets"] == 2
@@ -67,7 +67,7 @@ async def test_opening_a_big_file_that_was_read_costs_nothing(autojump_clock: ob
         await mounted.read_file("f")
         store.counts.clear()
         attrs = await mounted.walk("f")
-        mounted.fs.release(await mounted.fs.open(attrs.ino, for_writing=False))
+        mounted.fs.release(await mounted.fs.open(attrs.ino))
         assert store.counts["gets"] == 0
 
 
@@ -78,7 +78,7 @@ async def test_a_sequential_reader_is_prefetched(autojump_clock: object) -> None
     store.put("f", content)
     async with file_system(store) as mounted:
         attrs = await mounted.walk("f")
-        handle = await mounted.fs.open(attrs.ino, for_writing=False)
+        handle = await mounted.fs.open(attrs.ino)
         for offset in range(0, 2 * MIB, 128 * KIB):
             piece = await mounted.read(handle, offset, 128 * KIB)
             assert piece == content[offset : offset + 128 * KIB]
@@ -111,7 +111,7 @@ async def test_fifty_gibibytes_are_read_at_any_place(autojump_clock: object) -> 
     async with file_system(store) as mounted:
         attrs = await mounted.walk("f")
         assert attrs.size == size
-        handle = await mounted.fs.open(attrs.ino, for_writing=False)
+        handle = await mounted.fs.open(attrs.ino)
         for offset in (2**31 - 5, 2**32 - 5, 2**35 + 1, size - 10, size - 1, size):
             expected = bytes(_byte_at(at) for at in range(offset, min(offset + 10, size)))
             assert await mounted.read(handle, offset, 10) == expected
@@ -137,7 +137,7 @@ async def test_no_get_is_longer_than_a_part(autojump_clock: object) -> None:
     store.put("f", content)
     async with file_system(store, part_size=MIB) as mounted:
         attrs = await mounted.walk("f")
-        handle = await mounted.fs.open(attrs.ino, for_writing=False)
+        handle = await mounted.fs.open(attrs.ino)
         for offset in (3 * MIB - 1000, 6 * MIB - 1000):
             assert await mounted.read(handle, offset, MIB) == content[offset : offset + MIB]
         mounted.fs.release(handle)
@@ -152,7 +152,7 @@ async def test_random_reads_fetch_little(autojump_clock: object) -> None:
     store.put("f", content)
     async with file_system(store) as mounted:
         attrs = await mounted.walk("f")
-        handle = await mounted.fs.open(attrs.ino, for_writing=False)
+        handle = await mounted.fs.open(attrs.ino)
         await wait_all_tasks_blocked()
         store.counts.clear()
         for n in range(20):
@@ -169,7 +169,7 @@ async def test_closing_cancels_what_is_in_flight(autojump_clock: object) -> None
     store.put("f", b"x" * (100 * MIB))
     async with file_system(store) as mounted:
         attrs = await mounted.walk("f")
-        handle = await mounted.fs.open(attrs.ino, for_writing=False)
+        handle = await mounted.fs.open(attrs.ino)
         assert mounted.blocks.statistics().pending == 1
         started = trio.current_time()
         mounted.fs.release(handle)
@@ -192,7 +192,7 @@ async def test_a_small_budget_serves_many_readers(autojump_clock: object) -> Non
         async def reader(key: str) -> None:
             nonlocal highest
             attrs = await mounted.walk(key)
-            handle = await mounted.fs.open(attrs.ino, for_writing=False)
+            handle = await mounted.fs.open(attrs.ino)
             for offset in range(0, 20 * MIB, MIB):
                 assert await mounted.read(handle, offset, MIB) == contents[key][offset : offset + MIB]
                 highest = max(highest, mounted.budget.statistics().used)
@@ -212,7 +212,7 @@ async def test_open_never_waits_for_the_budget(autojump_clock: object) -> None:
     async with file_system(store, budget_bytes=PART) as mounted:
         assert mounted.budget.acquire_nowait(PART, for_demand=True)
         attrs = await mounted.walk("f")
-        handle = await mounted.fs.open(attrs.ino, for_writing=False)
+        handle = await mounted.fs.open(attrs.ino)
         assert store.counts["gets"] == 0
         mounted.budget.release(PART)
         assert await mounted.read(handle, 0, 1000) == b"x" * 1000
@@ -231,7 +231,7 @@ async def test_a_failed_read_fails_once_and_the_next_one_works(autojump_clock: o
     faulty = FaultyStore(store, fault)
     async with file_system(faulty) as mounted:
         attrs = await mounted.walk("f")
-        handle = await mounted.fs.open(attrs.ino, for_writing=False)
+        handle = await mounted.fs.open(attrs.ino)
         with pytest.raises(StoreFailure):
             await mounted.read(handle, 0, MIB)
         assert await mounted.read(handle, 0, MIB) == content[:MIB]
@@ -245,7 +245,7 @@ async def test_a_replaced_object_is_never_mixed(autojump_clock: object) -> None:
     store.put("f", old)
     async with file_system(store) as mounted:
         attrs = await mounted.walk("f")
-        handle = await mounted.fs.open(attrs.ino, for_writing=False)
+        handle = await mounted.fs.open(attrs.ino)
         assert await mounted.read(handle, 0, MIB) == old[:MIB]
         store.put("f", new)
 
@@ -269,7 +269,7 @@ async def test_a_reader_that_gives_up_leaves_the_others(autojump_clock: object) 
             done = []
 
             async def opens() -> None:
-                handle = await mounted.fs.open(attrs.ino, for_writing=False)
+                handle = await mounted.fs.open(attrs.ino)
                 done.append(await mounted.read(handle, 0, 2000))
                 mounted.fs.release(handle)
 

@@ -165,13 +165,13 @@ async def test_an_open_in_the_minimal_mode_asks_s3(name: str, work: Path) -> Non
     await filled(store, work / "c")
     async with mount(store, work / "c", None) as (mounted, _):
         ino = (await mounted.walk(name)).ino
-        mounted.fs.release(await mounted.fs.open(ino, for_writing=False))
+        mounted.fs.release(await mounted.fs.open(ino))
         store.counts.clear()
-        mounted.fs.release(await mounted.fs.open(ino, for_writing=False))
+        mounted.fs.release(await mounted.fs.open(ino))
         assert (store.counts["heads"], store.counts["gets"]) == (1, 0)
         store.put(name, b"new")
         with pytest.raises(ObjectChanged):
-            await mounted.fs.open(ino, for_writing=False)
+            await mounted.fs.open(ino)
         assert await mounted.read_file(name) == b"new"
 
 
@@ -183,12 +183,12 @@ async def test_an_open_asks_s3_when_the_ttl_is_over(work: Path, mock_clock: Mock
         ino = (await mounted.walk("s1")).ino
         for lists in (0, 1):
             store.counts.clear()
-            mounted.fs.release(await mounted.fs.open(ino, for_writing=False))
+            mounted.fs.release(await mounted.fs.open(ino))
             assert (store.counts["lists"], store.counts["gets"], store.counts["heads"]) == (lists, 0, 0)
             mock_clock.jump(61)
         store.put("s1", b"new")
         with pytest.raises(StaleInode):
-            await mounted.fs.open(ino, for_writing=False)
+            await mounted.fs.open(ino)
 
 
 async def test_an_open_file_is_read_from_disk_after_it_was_replaced(work: Path) -> None:
@@ -196,7 +196,7 @@ async def test_an_open_file_is_read_from_disk_after_it_was_replaced(work: Path) 
     store = bucket()
     await filled(store, work / "c")
     async with mount(store, work / "c") as (mounted, _):
-        handle = await mounted.fs.open((await mounted.walk("big")).ino, for_writing=False)
+        handle = await mounted.fs.open((await mounted.walk("big")).ino)
         store.put("big", b"new")
         offset = 0
         while piece := await mounted.read(handle, offset, MIB):
@@ -231,7 +231,7 @@ async def test_random_reads_take_what_they_ask_for(work: Path) -> None:
     store = bucket()
     await filled(store, work / "c")
     async with mount(store, work / "c") as (mounted, cache):
-        handle = await mounted.fs.open((await mounted.walk("big")).ino, for_writing=False)
+        handle = await mounted.fs.open((await mounted.walk("big")).ino)
         await mounted.read(handle, 0, 4096)
         held = mounted.blocks.statistics()
         hits = counted(cache).hits
@@ -249,7 +249,7 @@ async def test_a_stream_in_the_middle_reads_ahead_from_disk(work: Path) -> None:
     store = bucket()
     await filled(store, work / "c")
     async with mount(store, work / "c") as (mounted, cache):
-        handle = await mounted.fs.open((await mounted.walk("big")).ino, for_writing=False)
+        handle = await mounted.fs.open((await mounted.walk("big")).ino)
         await mounted.read(handle, 0, 4096)
         hits = counted(cache).hits
         offsets = range(5 * MIB, len(BIG), 128 * KIB)
@@ -270,7 +270,7 @@ async def test_a_hit_needs_no_more_than_was_asked(work: Path) -> None:
         start = 10 * MIB + 64 * KIB
         cache.put(content, start, BIG[start : start + 64 * KIB])
         await cache.drained()
-        handle = await mounted.fs.open((await mounted.walk("big")).ino, for_writing=False)
+        handle = await mounted.fs.open((await mounted.walk("big")).ino)
         await mounted.read(handle, 0, 4096)
         store.counts.clear()
         assert await mounted.read(handle, start + 5, 60_000) == BIG[start + 5 : start + 60_005]

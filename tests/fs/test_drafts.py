@@ -247,7 +247,7 @@ async def test_a_spooled_file_is_kept_for_the_next_try(tmp_path: Path) -> None:
     """An fsync that fails says so and loses nothing: the next one makes it durable."""
     faults = [("request", StoreFailure("503"))]
     async with writing(tmp_path, fault=lambda name, *_: faults.pop() if faults and name == "put" else None) as each:
-        draft = await each.open(is_random=True)
+        draft = await each.open(is_append=True)
         await draft.write(0, b"content")
         with pytest.raises(StoreFailure):
             await draft.fsync()
@@ -274,7 +274,7 @@ async def test_a_stream_that_failed_is_over(tmp_path: Path) -> None:
 async def test_a_full_disk(tmp_path: Path) -> None:
     """A spool without room is ENOSPC to who writes; what was written before is kept; a stream goes on without it."""
     async with writing(tmp_path) as each:
-        spooled, stream = await each.open("spooled", is_random=True), await each.open("stream")
+        spooled, stream = await each.open("spooled", is_append=True), await each.open("stream")
         await spooled.write(0, b"before")
         each.spool._min_free_share = 1.0
         with pytest.raises(SpoolFull):

@@ -16,7 +16,6 @@ from s3mount.errors import (
     NameNotFound,
     NotADirectory,
     ObjectChanged,
-    ReadOnlyMount,
     StaleInode,
     StoreError,
     StoreFailure,
@@ -206,7 +205,7 @@ async def test_a_new_version_is_a_new_inode_and_an_open_file_keeps_the_old(autoj
     store.put("f", b"old")
     async with file_system(store) as mounted:
         old = await mounted.walk("f")
-        handle = await mounted.fs.open(old.ino, for_writing=False)
+        handle = await mounted.fs.open(old.ino)
         store.put("f", b"newer")
         await trio.sleep(1.1)
         new = await mounted.walk("f")
@@ -239,7 +238,7 @@ async def test_a_change_found_in_open_is_stale_and_the_next_lookup_sees_it(autoj
         attrs = await mounted.walk("f")
         store.put("f", b"new")
         with pytest.raises(ObjectChanged):
-            await mounted.fs.open(attrs.ino, for_writing=False)
+            await mounted.fs.open(attrs.ino)
         assert await mounted.read_file("f") == b"new"
         assert mounted.fs.statistics().open_files == 0
 
@@ -250,13 +249,13 @@ async def test_a_big_file_known_to_be_gone_is_not_opened_again(autojump_clock: o
     store.put("f", b"x" * 20_000_000)
     async with file_system(store) as mounted:
         attrs = await mounted.walk("f")
-        handle = await mounted.fs.open(attrs.ino, for_writing=False)
+        handle = await mounted.fs.open(attrs.ino)
         store.put("f", b"y" * 20_000_000)
         with pytest.raises(ObjectChanged):
             await mounted.fs.read(handle, 15_000_000, 10)
         mounted.fs.release(handle)
         with pytest.raises(StaleInode):
-            await mounted.fs.open(attrs.ino, for_writing=False)
+            await mounted.fs.open(attrs.ino)
         assert (await mounted.read_file("f", 1 << 20))[:1] == b"y"
 
 
@@ -323,16 +322,14 @@ async def test_a_name_too_long_for_a_key_is_not_found(autojump_clock: object) ->
 
 
 async def test_wrong_kinds_are_refused(autojump_clock: object) -> None:
-    """Directories are not opened, files are not listed, nothing is opened for writing, handles end."""
+    """Directories are not opened, files are not listed, handles end."""
     store = FakeStore()
     store.put("f", b"1")
     store.put("d/x", b"1")
     async with file_system(store) as mounted:
         file, directory = await mounted.walk("f"), await mounted.walk("d")
         with pytest.raises(IsADirectory):
-            await mounted.fs.open(directory.ino, for_writing=False)
-        with pytest.raises(ReadOnlyMount):
-            await mounted.fs.open(file.ino, for_writing=True)
+            await mounted.fs.open(directory.ino)
         with pytest.raises(NotADirectory):
             await mounted.fs.opendir(file.ino)
         with pytest.raises(NotADirectory):
@@ -352,7 +349,7 @@ async def test_an_archived_object_has_no_mode_and_is_not_opened(autojump_clock: 
         attrs = await mounted.walk("f")
         assert stat.S_IMODE(attrs.mode) == 0
         with pytest.raises(ArchivedObject, match=r"GLACIER.*restore"):
-            await mounted.fs.open(attrs.ino, for_writing=False)
+            await mounted.fs.open(attrs.ino)
         assert store.counts["gets"] == 0
 
 

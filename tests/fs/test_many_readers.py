@@ -13,7 +13,7 @@ _READERS = 64
 
 async def _read_all(mounted: Mounted, size: int) -> None:
     async def reader(number: int) -> None:
-        handle = await mounted.fs.open((await mounted.walk(f"f{number}")).ino, for_writing=False)
+        handle = await mounted.fs.open((await mounted.walk(f"f{number}")).ino)
         for offset in range(0, size, 128 * KIB):
             assert len(await mounted.read(handle, offset, 128 * KIB)) == min(128 * KIB, size - offset)
         mounted.fs.release(handle)

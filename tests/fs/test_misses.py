@@ -17,7 +17,7 @@ async def open_all(mounted: Mounted, keys: list[str]) -> None:
     directory = (await mounted.walk(keys[0].rpartition("/")[0])).ino
     for key in keys:
         attrs = await mounted.fs.lookup(directory, key.rpartition("/")[2].encode())
-        mounted.fs.release(await mounted.fs.open(attrs.ino, for_writing=False))
+        mounted.fs.release(await mounted.fs.open(attrs.ino))
 
 
 @both_modes

@@ -139,7 +139,7 @@ class Program:
             with contextlib.suppress(NotADirectory):
                 await self.mounted.walk(path)
             attrs = await self.mounted.walk(path)
-            self.open.append((await self.mounted.fs.open(attrs.ino, for_writing=False), expected))
+            self.open.append((await self.mounted.fs.open(attrs.ino), expected))
 
     async def close_one(self) -> None:
         if self.open:

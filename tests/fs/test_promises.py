@@ -42,7 +42,7 @@ async def test_a_medium_file_takes_one_round_trip(size: int, autojump_clock: Moc
     async with file_system(store) as mounted:
         attrs = await mounted.walk("f")
         begun = trio.current_time()
-        handle = await mounted.fs.open(attrs.ino, for_writing=False)
+        handle = await mounted.fs.open(attrs.ino)
         await read_all(mounted, handle, run(0, size))
         assert trio.current_time() - begun <= LATENCY_S + min(size, PART) / BYTES_PER_S + 0.001
         mounted.fs.release(handle)

@@ -97,7 +97,7 @@ async def test_a_contradicted_listing_is_not_joined(autojump_clock: object) -> N
         store.put("f000001", b"22")
         store.put("a-new", b"1")
         with pytest.raises(ObjectChanged):
-            await mounted.read(await mounted.fs.open(attrs.ino, for_writing=False), 0, 1)
+            await mounted.read(await mounted.fs.open(attrs.ino), 0, 1)
         late = await Reader.open(mounted)
         assert "a-new" in await late.read_all()
         assert (await mounted.walk("f000001")).size == 2

@@ -67,7 +67,7 @@ async def test_the_last_append_is_there_in_a_second(tmp_path: Path, autojump_clo
         assert each.made.content() == b"head tail"
 
 
-@pytest.mark.parametrize("how", ["fsync", "open", "read", "settle", "truncate"])
+@pytest.mark.parametrize("how", ["fsync", "open", "read", "truncate"])
 async def test_what_brings_the_upload_at_once(tmp_path: Path, autojump_clock: trio.testing.MockClock, how: str) -> None:
     """An fsync, a rename, a reader, a writer that does not append: S3 has what was appended before they go on."""
     async with writing(tmp_path) as each:
@@ -77,8 +77,6 @@ async def test_what_brings_the_upload_at_once(tmp_path: Path, autojump_clock: tr
         if how == "fsync":
             draft = await each.open(is_append=True)
             await draft.fsync()
-        elif how == "settle":
-            await each.drafts.settle("a")
         elif how == "read":
             draft = await each.drafts.open_to_read("a")
         else:
@@ -117,7 +115,7 @@ async def test_killed_after_a_close(tmp_path: Path, autojump_clock: trio.testing
         await add(each, b" one")
         draft = await each.open(is_append=True)
         await draft.append(b" not closed")
-        random = await each.open("b", is_random=True)
+        random = await each.open("b", is_append=True)
         await random.write(0, b"never closed")
         await kill(each)
         async with trio.open_nursery() as nursery:

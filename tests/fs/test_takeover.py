@@ -89,7 +89,7 @@ class Programs:
         key = KEYS[number % len(KEYS)]
 
         async def open_it(ino: int) -> None:
-            handle = await self.daemons.fs.open(ino, for_writing=False)
+            handle = await self.daemons.fs.open(ino)
             self.files.append((key, ino, handle))
 
         await self.kernel.on_path(key, open_it)
@@ -224,7 +224,7 @@ def test_no_program_notices_that_daemons_die(
 
 async def opened(mounted: Mounted, path: str) -> tuple[int, int]:
     ino = (await mounted.walk(path)).ino
-    return ino, await mounted.fs.open(ino, for_writing=False)
+    return ino, await mounted.fs.open(ino)
 
 
 @both_modes
@@ -270,7 +270,7 @@ async def test_a_file_that_is_not_open_is_looked_up_again(autojump_clock: object
         daemons.fs.release(handle)
         await daemons.crash()
         with pytest.raises(StaleInode):
-            await daemons.fs.open(ino, for_writing=False)
+            await daemons.fs.open(ino)
         assert (await daemons.mounted.walk("z")).ino == ino
 
 

@@ -57,7 +57,7 @@ async def test_a_known_small_file_costs_one_get_once(autojump_clock: object) -> 
         assert await mounted.read_file("d/f") == b"content"
         assert store.counts == {"gets": 1, "bytes": 7}
         attrs = await mounted.walk("d/f")
-        mounted.fs.release(await mounted.fs.open(attrs.ino, for_writing=False))
+        mounted.fs.release(await mounted.fs.open(attrs.ino))
         assert store.counts == {"gets": 1, "bytes": 7}
 
 
@@ -264,7 +264,7 @@ async def test_a_replaced_file_is_stale_once_and_its_directory_is_listed_anew(au
         await trio.sleep(1000)
         store.put("f", b"newer")
         with pytest.raises(ObjectChanged):
-            await mounted.fs.open(attrs.ino, for_writing=False)
+            await mounted.fs.open(attrs.ino)
         store.counts.clear()
         await mounted.walk("g")
         assert not store.counts
@@ -284,20 +284,20 @@ async def test_a_revalidating_open_asks_s3_whatever_is_known(autojump_clock: obj
         await mounted.names()
         old = await mounted.walk("f")
         await trio.sleep(1)
-        mounted.fs.release(await mounted.fs.open(old.ino, for_writing=False, revalidate=True))
+        mounted.fs.release(await mounted.fs.open(old.ino, revalidate=True))
         assert store.counts["lists"] == 2
         await trio.sleep(10)
         store.put("f", b"newer")
         with pytest.raises(StaleInode):
-            await mounted.fs.open(old.ino, for_writing=False, revalidate=True)
+            await mounted.fs.open(old.ino, revalidate=True)
         new = await mounted.walk("f")
-        handle = await mounted.fs.open(new.ino, for_writing=False, revalidate=True)
+        handle = await mounted.fs.open(new.ino, revalidate=True)
         assert await mounted.read(handle, 0, 10) == b"newer"
         mounted.fs.release(handle)
         await trio.sleep(10)
         store.delete("f")
         with pytest.raises(StaleInode):
-            await mounted.fs.open(new.ino, for_writing=False, revalidate=True)
+            await mounted.fs.open(new.ino, revalidate=True)
         assert (await mounted.fs.lookup(ROOT, b"f")).ino == 0
         assert await mounted.names() == []
         assert mounted.fs.statistics().open_files == 0
@@ -313,7 +313,7 @@ async def test_a_revalidating_open_does_not_join_an_older_question(autojump_cloc
         store.counts.clear()
 
         async def revalidate() -> None:
-            mounted.fs.release(await mounted.fs.open(attrs.ino, for_writing=False, revalidate=True))
+            mounted.fs.release(await mounted.fs.open(attrs.ino, revalidate=True))
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(mounted.walk, "f")

@@ -27,7 +27,7 @@ async def reading(store: FarStore, size: int, **how: int) -> AsyncIterator[tuple
     store.add("f", size)
     async with file_system(store, **how) as mounted:
         attrs = await mounted.walk("f")
-        handle = await mounted.fs.open(attrs.ino, for_writing=False)
+        handle = await mounted.fs.open(attrs.ino)
         yield mounted, handle
         mounted.fs.release(handle)
 
@@ -233,7 +233,7 @@ async def test_a_get_that_fails(autojump_clock: MockClock) -> None:
     async with file_system(store) as mounted:
         attrs = await mounted.walk("f")
         with pytest.raises(StoreError):
-            await mounted.fs.open(attrs.ino, for_writing=False)
+            await mounted.fs.open(attrs.ino)
         assert_close(waits(mounted), WaitSeconds(names=LATENCY_S, first_byte=2.0))
 
 
@@ -249,7 +249,7 @@ async def test_names(autojump_clock: MockClock) -> None:
         await mounted.read_file("dir/f")
         before = waits(mounted)
         await trio.sleep(10)
-        mounted.fs.release(await mounted.fs.open(attrs.ino, for_writing=False))
+        mounted.fs.release(await mounted.fs.open(attrs.ino))
         assert store.counts["heads"] == 1
         assert_close(waits(mounted, before), WaitSeconds(names=LATENCY_S))
 

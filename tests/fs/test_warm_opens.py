@@ -30,7 +30,7 @@ async def with_a_read_file(metadata: MetadataConfig | None) -> AsyncIterator[tup
         await mounted.names((await mounted.walk("d")).ino)
         assert await mounted.read_file("d/f") == b"content"
         ino = (await mounted.walk("d/f")).ino
-        mounted.fs.release(await mounted.fs.open(ino, for_writing=False))
+        mounted.fs.release(await mounted.fs.open(ino))
         store.counts.clear()
         yield store, mounted, ino
 
@@ -65,7 +65,7 @@ async def test_a_cold_file_is_not_opened_at_once() -> None:
     async with with_a_read_file(FOREVER) as (_, mounted, _ino):
         ino = (await mounted.walk("d/g")).ino
         assert not open_at_once(mounted, ino)
-        handle = await mounted.fs.open(ino, for_writing=False)
+        handle = await mounted.fs.open(ino)
         assert await mounted.read(handle, 0, 3) == b"ano"
         mounted.fs.release(handle)
         assert not open_at_once(mounted, ino)
@@ -89,7 +89,7 @@ async def test_nothing_is_opened_at_once_after_the_ttl(autojump_clock: object) -
         await trio.sleep(1)
         assert not open_at_once(mounted, ino)
         assert store.counts == {}
-        mounted.fs.release(await mounted.fs.open(ino, for_writing=False))
+        mounted.fs.release(await mounted.fs.open(ino))
         assert store.counts == {"lists": 1}
         assert open_at_once(mounted, ino)
 
@@ -104,7 +104,7 @@ async def test_a_refresh_is_obeyed(path: str) -> None:
         await mounted.fs.refresh(path)
         assert not open_at_once(mounted, ino)
         with pytest.raises(StaleInode):
-            await mounted.fs.open(ino, for_writing=False)
+            await mounted.fs.open(ino)
 
 
 async def test_a_listing_that_names_another_version_is_obeyed(autojump_clock: object) -> None:
@@ -132,7 +132,7 @@ async def test_an_open_that_asked_s3_is_obeyed() -> None:
         assert open_at_once(mounted, ino)
         store.put("d/f", b"replaced")
         with pytest.raises(StaleInode):
-            await mounted.fs.open(ino, for_writing=False, revalidate=True)
+            await mounted.fs.open(ino, revalidate=True)
         with pytest.raises(StaleInode):
             mounted.fs.open_nowait(ino)
 
@@ -154,7 +154,7 @@ async def test_without_a_ttl_each_open_asks() -> None:
     """The kernel has the content, and one HEAD proves the version."""
     async with with_a_read_file(None) as (store, mounted, ino):
         assert not open_at_once(mounted, ino)
-        mounted.fs.release(await mounted.fs.open(ino, for_writing=False))
+        mounted.fs.release(await mounted.fs.open(ino))
         assert store.counts == {"heads": 1}
 
 

@@ -78,7 +78,7 @@ async def test_a_name_without_an_object_is_taken_for_a_directory(autojump_clock:
     async with file_system(store, metadata=FOREVER) as mounted:
         attrs = await mounted.walk("missing")
         with pytest.raises(IsADirectory):
-            await mounted.fs.open(attrs.ino, for_writing=False)
+            await mounted.fs.open(attrs.ino)
         with pytest.raises(AccessDenied):
             await read_directory(mounted, attrs.ino)
 

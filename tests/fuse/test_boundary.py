@@ -25,6 +25,7 @@ PROMISED = {
     errors.ReadOnlyMount: errno.EROFS,
     errors.BadHandle: errno.EBADF,
     errors.StaleInode: errno.ESTALE,
+    errors.NotAllowed: errno.EPERM,
     errors.NotKept: errno.EIO,
     errors.SpoolFull: errno.ENOSPC,
     errors.SpoolFailed: errno.EIO,

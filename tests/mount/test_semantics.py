@@ -295,7 +295,7 @@ def test_statfs_and_the_mount_table(weed: Server, work: Path) -> None:
         lines = Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
         [fields] = [line.split() for line in lines if f" {mount.path} " in line]
         assert (fields[0], fields[2]) == (bucket, "fuse.s3mount")
-        assert {"ro", "nosuid", "nodev", "noatime"} <= set(fields[3].split(","))
+        assert {"rw", "nosuid", "nodev", "noatime"} <= set(fields[3].split(","))
         df = subprocess.run(["df", "-T", mount.path], capture_output=True, text=True, check=True).stdout
         assert df.splitlines()[1].split()[:2] == [bucket, "fuse.s3mount"]
         room = os.statvfs(mount.path)
@@ -308,8 +308,8 @@ def test_statfs_and_the_mount_table(weed: Server, work: Path) -> None:
 
 
 def test_writes_are_refused(weed: Server, work: Path) -> None:
-    """Whatever would change something fails with EROFS."""
-    with _mount_of(weed, work, {"d/f": b"x"}) as (mount, _):
+    """Whatever would change something of a mount that is --read-only fails with EROFS."""
+    with _mount_of(weed, work, {"d/f": b"x"}, "--read-only") as (mount, _):
         file, new = mount.path / "d/f", mount.path / "d/new"
         assert file.read_bytes() == b"x"
         for flags in (os.O_WRONLY, os.O_RDWR, os.O_WRONLY | os.O_APPEND, os.O_WRONLY | os.O_TRUNC):

@@ -118,7 +118,8 @@ def mounted(
     path.mkdir(parents=True, exist_ok=True)
     log = directory / "s3mount.log"
     command = [*within, COMMAND, bucket, str(path), "--foreground", "--endpoint-url", url, "--force-path-style", *flags]
-    with running(command, log, env=dict(env or aws_environment())) as process:
+    environment = {"STATE_DIRECTORY": str(directory / "state"), **(env or aws_environment())}
+    with running(command, log, env=environment) as process:
         mount = Mount(path, process, log)
         try:
             wait_until(lambda: "mounted s3://" in mount.log or process.poll() is not None, 30, "mounting")

@@ -1,0 +1,103 @@
+"""Modes, owners and times that programs set: S3 has none, so they are shown as long as the mount lives.
+
+They go with the name: a file that is renamed keeps them, one that is removed loses them.  A time belongs to one
+version, and goes when the file is written again; the rest stays.
+
+Bounded: the least recently used go first.
+"""
+
+from dataclasses import dataclass
+
+from cachetools import LRUCache
+
+from s3mount.core.attrs import FileAttrs, Ownership
+from s3mount.core.inode import Inode
+from s3mount.core.keys import SEPARATOR
+
+#: Names with attributes of their own, some 300 bytes each.
+MAX_SHOWN = 100_000
+
+
+@dataclass
+class Shown:
+    """What was set for one name; None for what was not.
+
+    Attributes:
+        mode: permission bits.
+        mtime_s: whole seconds since the epoch, of the version with `etag`.
+    """
+
+    mode: int | None = None
+    uid: int | None = None
+    gid: int | None = None
+    mtime_s: int | None = None
+    etag: str = ""
+
+
+class ShownAttributes:
+    """By key; of a directory with its slash."""
+
+    def __init__(self) -> None:
+        self._shown: LRUCache[str, Shown] = LRUCache(MAX_SHOWN)
+
+    def set(self, inode: Inode, change: Shown) -> None:
+        """A program set some of them."""
+        if change == Shown():
+            return
+        shown = self._shown.get(inode.key) or Shown()
+        for name in ("mode", "uid", "gid", "mtime_s"):
+            if (value := getattr(change, name)) is not None:
+                setattr(shown, name, value)
+        shown.etag = inode.found.etag if inode.found else ""
+        self._shown[inode.key] = shown
+
+    def created(self, inode: Inode, mode: int, owner: Ownership) -> None:
+        """A program made a file with a mode, as the kernel leaves it of that."""
+        if mode & 0o7777 != owner.file_mode:
+            self.set(inode, Shown(mode=mode & 0o7777))
+
+    def applied(self, inode: Inode, attrs: FileAttrs) -> FileAttrs:
+        """Attributes with what was set."""
+        if not self._shown or (shown := self._shown.get(inode.key)) is None:
+            return attrs
+        mode = attrs.mode if shown.mode is None else attrs.mode & ~0o7777 | shown.mode
+        is_this = inode.found is None or inode.found.etag == shown.etag
+        return attrs._replace(
+            mode=mode,
+            uid=attrs.uid if shown.uid is None else shown.uid,
+            gid=attrs.gid if shown.gid is None else shown.gid,
+            mtime_s=shown.mtime_s if shown.mtime_s is not None and is_this else attrs.mtime_s,
+        )
+
+    def written(self, key: str) -> None:
+        """A file was written: it has the time of that."""
+        if self._shown and (shown := self._shown.get(key)) is not None:
+            shown.mtime_s = None
+
+    def saved(self, key: str, etag: str) -> None:
+        """What was written is this version: times that were set since then are its."""
+        if self._shown and (shown := self._shown.get(key)) is not None:
+            shown.etag = etag
+
+    def moved(self, old_key: str, new_key: str) -> None:
+        """A name, or a directory with everything in it, is another now."""
+        if old_key.endswith(SEPARATOR):
+            for key in [each for each in self._shown if each.startswith(old_key)]:
+                self._move(key, new_key + key.removeprefix(old_key))
+        else:
+            self._move(old_key, new_key)
+
+    def _move(self, old_key: str, new_key: str) -> None:
+        shown = self._shown.pop(old_key, None)
+        self.removed(new_key)
+        if shown is not None:
+            self._shown[new_key] = shown
+
+    def removed(self, key: str) -> None:
+        """A name is gone."""
+        self._shown.pop(key, None)
+
+    def check_invariants(self) -> None:
+        """Raises ValueError when more is kept than may be."""
+        if len(self._shown) > MAX_SHOWN:
+            raise ValueError(f"{len(self._shown)} names have attributes of their own")

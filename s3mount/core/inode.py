@@ -1,0 +1,95 @@
+"""One inode: a file version or a directory, and the number it gets.
+
+A number is a 64-bit hash of what the inode stands for when it is first seen.  What this mount writes keeps the
+number it had: programs compare lock files by it.
+"""
+
+import math
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Protocol
+
+from s3mount.core.attrs import ObjectStat
+from s3mount.core.journal import NOWHERE
+from s3mount.core.ranges import ByteRange, Coverage
+
+_EMPTY = blake2b(digest_size=8)
+
+
+class Unsaved(Protocol):
+    """Content that is read as it was written."""
+
+    async def read(self, offset: int, length: int) -> bytes:
+        """Bytes at an offset; fewer at the end."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class Inode:
+    """One file version or one directory that the kernel may know.
+
+    Attributes:
+        key: the full object key; a directory's ends in `/` (the root's may be empty).
+        found: the object, or None for a directory.
+        delivered: bytes the kernel got since it knows this inode, and so holds in its page
+            cache unless it dropped them; what `open` need not fetch again.  None for none.
+        is_gone: S3 said that the key no longer has this version.
+        is_orphan: this mount took its name away, or gave it to another; what holds it goes on with what it is.
+        asked_at: when S3 last said that the name has this version, on the cache's timer.
+        vouched_until: an open before that time, on the cache's timer, need not ask S3 (fs.versions).
+        is_doubtful: a look-up answered with an expired record, and nothing was asked since.
+        unsaved: what is being written to it, and S3 does not have.
+        serial: names it in its handles; 0 until it needs one.
+        place: of its entry in the takeover record.
+        is_inherited: the kernel may have more references than `lookups`, and, of a file, handles that only a
+            predecessor knew: those count as one of `handles`.
+        agreed_at, agreed_until: the state of the cache in which its record was of this version, and how long
+            that record is good.
+    """
+
+    ino: int
+    key: str
+    found: ObjectStat | None
+    lookups: int = 0
+    handles: int = 0
+    delivered: Coverage | None = None
+    is_gone: bool = False
+    is_orphan: bool = False
+    asked_at: float = -math.inf
+    vouched_until: float = -math.inf
+    is_doubtful: bool = False
+    unsaved: Unsaved | None = None
+    serial: int = 0
+    place: int = NOWHERE
+    is_inherited: bool = False
+    agreed_at: int = -1
+    agreed_until: float = -math.inf
+
+    @property
+    def is_directory(self) -> bool:
+        """Whether it has no object of its own."""
+        return self.found is None
+
+    def deliver(self, content: ByteRange) -> None:
+        """The kernel got these bytes."""
+        if self.delivered is None:
+            self.delivered = Coverage()
+        self.delivered.add(content)
+
+    def was_delivered(self, content: ByteRange) -> bool:
+        """Whether the kernel got all of these bytes."""
+        return content.length == 0 or (self.delivered is not None and self.delivered.holds(content))
+
+
+def inode_number(key: str, etag: str, probe: int = 0) -> int:
+    """64 bits of BLAKE2b over the length-prefixed parts, so that no two identities concatenate alike."""
+    digest = _EMPTY.copy()  # half the time of a new one
+    digest.update(f"{len(key)}:{key}:{probe}:{etag}".encode("utf-8", "surrogatepass"))
+    return int.from_bytes(digest.digest(), "little")
+
+
+def stands_for(holder: Inode, key: str, found: ObjectStat | None) -> bool:
+    """Whether an inode is that of a key's version; any that has the key, where either version is not said."""
+    if holder.key != key or holder.is_directory != (found is None) or holder.is_orphan:
+        return False
+    return holder.found is None or found is None or holder.found.etag == found.etag

@@ -1,0 +1,103 @@
+"""Copies of objects under new keys, also where the server's copies know no condition.
+
+A copy that may only make a new object (link(2), rename without replacing) must be refused when two hosts try at once.
+
+    the server refuses copies by If-None-Match     one request; of more than 128 MiB by parts
+    only PUTs, of up to `_MAX_SENT`                GET and PUT: the bytes pass through here
+    neither, or larger                             HEAD, then the copy: two hosts at the same instant may both win
+
+Which it is, is found out by trying, when it matters for the first time (store.conditions).
+"""
+
+from collections.abc import Callable
+
+import trio
+
+from s3mount.core.attrs import ObjectStat
+from s3mount.core.ranges import ByteRange
+from s3mount.errors import AlreadyExists, ObjectNotFound
+from s3mount.store.base import ObjectStore
+from s3mount.store.conditions import Conditions, find_conditions
+from s3mount.store.copying import copy_object
+from s3mount.store.writing import ANYTHING, NEW, Writer, Written
+from s3mount.units import MIB
+
+#: Bytes that are worth a GET and a PUT: commit files are small.
+_MAX_SENT = 8 * MIB
+
+
+class Copies:
+    """Copies for one mount.
+
+    Args:
+        prefix: below it two small objects are made and removed, if the conditions are to be found out.
+        clock: seconds since the epoch.
+        conditions: None where they are not known.
+
+    Attributes:
+        copied: objects, since the start.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        writer: Writer,
+        prefix: str,
+        clock: Callable[[], float],
+        conditions: Conditions | None = None,
+    ) -> None:
+        self._store = store
+        self._writer = writer
+        self._prefix = prefix
+        self._clock = clock
+        self._conditions = conditions
+        self._finding = trio.Lock()
+        self.copied = 0
+
+    async def copy(self, source: ObjectStat, key: str, *, is_new: bool = False) -> ObjectStat:
+        """The object that is under a key now.
+
+        Args:
+            is_new: there must be none before.
+
+        Raises:
+            AlreadyExists: there is one.
+            ObjectChanged: the source has another version, or is gone.
+            StoreError.
+        """
+        written = await (self._copied_new(source, key) if is_new else copy_object(self._writer, source, key))
+        self.copied += 1
+        mtime_s = int(self._clock()) if written.mtime_s is None else written.mtime_s
+        return ObjectStat(key, written.id.etag, source.size, mtime_s, source.storage_class)
+
+    async def mark(self, key: str) -> ObjectStat:
+        """An empty object, whatever there was: the marker of a directory.
+
+        Raises:
+            StoreError.
+        """
+        written = await self._writer.put(key, [])
+        return ObjectStat(key, written.id.etag, 0, int(self._clock()))
+
+    async def _copied_new(self, source: ObjectStat, key: str) -> Written:
+        conditions = await self._known_conditions()
+        if conditions.of_copies:
+            return await copy_object(self._writer, source, key, NEW)
+        if conditions.of_puts and source.size <= _MAX_SENT:
+            return await self._sent(source, key)
+        try:
+            await self._store.head(key)
+        except ObjectNotFound:
+            return await copy_object(self._writer, source, key, ANYTHING)
+        raise AlreadyExists("there is one", key=key, operation="CopyObject")
+
+    async def _sent(self, source: ObjectStat, key: str) -> Written:
+        attributes = (await self._writer.describe(source.key)).attributes
+        body = [await self._store.get_range(source.id, ByteRange(0, source.size))] if source.size else []
+        return await self._writer.put(key, body, NEW, attributes)
+
+    async def _known_conditions(self) -> Conditions:
+        async with self._finding:
+            if self._conditions is None:
+                self._conditions = await find_conditions(self._writer, self._prefix)
+            return self._conditions

@@ -1,0 +1,106 @@
+"""Renames of files and symbolic links: S3 copies the object, then what had the old name goes.
+
+    copied       the new name has it, in this mount too; what it replaced is an orphan
+    deleted      the old name is gone
+
+Killed in between, both names have it, complete.  A file that is being written is made durable first, and is written
+under its new name from then on.  Its inode keeps its number; who reads it reads on.
+
+The object gets the time of the copy; S3 takes no other.
+"""
+
+from collections.abc import Sequence
+
+from s3mount.cache.answers import Record
+from s3mount.core.attrs import ObjectStat
+from s3mount.core.keys import split_key
+from s3mount.core.symlinks import is_link_key, link_key
+from s3mount.errors import StoreError
+from s3mount.fs.copies import Copies
+from s3mount.fs.drafts import Drafts
+from s3mount.fs.kept_directories import KeptDirectories
+from s3mount.fs.tree import Tree
+from s3mount.store.writing import Writer
+
+
+class FileRenames:
+    """Renames of single files in one mount."""
+
+    def __init__(self, tree: Tree, drafts: Drafts, copies: Copies, writer: Writer, kept: KeptDirectories) -> None:
+        self._tree = tree
+        self._drafts = drafts
+        self._copies = copies
+        self._writer = writer
+        self._kept = kept
+
+    async def rename(
+        self, path: str, found: ObjectStat, new_path: str, replaced: Record | None, *, is_new: bool
+    ) -> None:
+        """Give a file another name.
+
+        Args:
+            found: what is under the path.
+            replaced: the file that has the new name.
+            is_new: nothing may have it.
+
+        Raises:
+            AlreadyExists: there is one.
+            ObjectChanged: there is another version under the path.
+            StoreError: S3 refused; after a refused deletion the file has both names.
+        """
+        new_key = link_key(new_path) if is_link_key(found.key) else new_path
+
+        async def copy(version: ObjectStat) -> ObjectStat:
+            return await self._copies.copy(version, new_key, is_new=is_new)
+
+        if self._drafts.find(path) is not None:
+            await self._drafts.rename(path, copy)
+        else:
+            moved = await copy(found)
+            await self._drafts.unlink(new_path)
+            self._move(path, found, new_path, moved)
+        keys = [found.key]
+        if replaced is not None and replaced.found is not None and replaced.found.key != new_key:
+            keys.append(replaced.found.key)
+        await self._remove(path, new_path, keys)
+
+    def _move(self, path: str, found: ObjectStat, new_path: str, moved: ObjectStat) -> None:
+        """The inode stands for the copy from now on."""
+        tree = self._tree
+        inode, replaced = tree.inodes.peek(path, found), tree.known(new_path)
+        if replaced is not None and replaced is not inode:
+            tree.inodes.orphan(replaced)
+        if inode is not None:
+            tree.inodes.rewrite(inode, new_path, moved)
+        tree.shown.moved(path, new_path)
+        tree.shown.saved(new_path, moved.etag)
+        tree.cache.put(new_path, moved, tree.cache.now())
+
+    async def _remove(self, path: str, new_path: str, keys: Sequence[str]) -> None:
+        cache, directory_key = self._tree.cache, split_key(path)[0]
+        cache.local.add_removed(path)
+        if not new_path.startswith(directory_key):
+            self._kept.keep(directory_key)
+        is_gone = False
+        try:
+            await self._delete(keys)
+            is_gone = True
+        finally:
+            cache.local.forget_removed(path)
+            if is_gone:
+                cache.put_absent(path, cache.now())
+            else:
+                for each in path, new_path:
+                    self._tree.kernel.forget_name(each)
+                cache.drop(path)
+            if not new_path.startswith(directory_key):
+                self._kept.keep(directory_key)
+
+    async def _delete(self, keys: Sequence[str]) -> None:
+        if len(keys) == 1:
+            await self._writer.delete(keys[0])
+            return
+        refused = await self._writer.delete_many(keys)
+        errors: list[StoreError] = list(refused.values())
+        if errors:
+            raise errors[0]

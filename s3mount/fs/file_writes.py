@@ -1,0 +1,240 @@
+"""The verbs that change what is in files, from open to release; `fs.namespace` changes names.
+
+A file that is written has a draft (fs.drafts), whoever opened it how often, and an inode that shows it (fs.written).
+The version under the name is asked for as any open asks (fs.versions), so that what is written replaces what the
+program saw, or is refused.
+
+fsync and the last close of the opener return when S3 has the file (appends: when the spool has, decision 0038).
+RELEASE comes after close has returned: what fails there is only logged.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from s3mount.cache.shown import Shown
+from s3mount.core.attrs import FileAttrs, ObjectStat
+from s3mount.core.inode import Inode
+from s3mount.core.keys import fits_in_key
+from s3mount.errors import AlreadyExists, IsADirectory, KeyTooLong, StaleInode
+from s3mount.fs.draft import Draft
+from s3mount.fs.drafts import Drafts, Opening
+from s3mount.fs.object_headers import ObjectHeaders
+from s3mount.fs.openers import process_of
+from s3mount.fs.tree import Tree
+from s3mount.fs.write_handle import WriteHandle
+from s3mount.fs.write_policy import WritePolicy
+from s3mount.fs.written import WrittenInodes
+
+
+class FileWrites:
+    """Writes files of one mount.
+
+    Args:
+        settle: what was removed under a path is gone in S3 when it returns.
+    """
+
+    def __init__(
+        self,
+        tree: Tree,
+        drafts: Drafts,
+        written: WrittenInodes,
+        policy: WritePolicy,
+        headers: ObjectHeaders,
+        settle: Callable[[str], Awaitable[None]],
+    ) -> None:
+        self._tree = tree
+        self._drafts = drafts
+        self._written = written
+        self._policy = policy
+        self._headers = headers
+        self._settle = settle
+
+    # -- opening and closing --------------------------------------------------------------------
+
+    async def create(
+        self, parent_ino: int, name: bytes, opening: Opening, mode: int, thread_id: int
+    ) -> tuple[int, FileAttrs]:
+        """A handle on a new file, or on the one that is there after all; the kernel holds one more reference.
+
+        Raises:
+            AlreadyExists, IsADirectory, KeyTooLong, NotAllowed, ReadOnlyMount, and as `open`.
+        """
+        path = self._tree.path_of(parent_ino, name)
+        self._policy.check_create(path)
+        if not fits_in_key(path):
+            raise KeyTooLong(f"{path!r} is longer than a key can be")
+        await self._settle(path)
+        record = self._tree.cache.get(path)
+        found = getattr(record, "found", None)
+        if record is not None and hasattr(record, "found"):
+            if opening.is_exclusive:
+                raise AlreadyExists("there is one", key=path, operation="create")
+            if found is None:
+                raise IsADirectory(f"{path!r} is a directory")
+            inode = self._tree.intern(path, found)
+            self._tree.inodes.grant(inode)
+            return await self.open(inode.ino, opening, thread_id), self._tree.attrs(inode, 0.0)
+        opener = process_of(thread_id)
+        draft = await self._drafts.open(path, None, opening, self._headers.of(path))  # does not wait: it is new
+        inode = self._tree.intern(path, ObjectStat(path, "", 0, draft.mtime_s))
+        handle = self._handle(inode, draft, opening, opener)
+        self._tree.inodes.grant(inode)
+        self._tree.shown.created(inode, mode, self._tree.owner)
+        return handle, self._tree.attrs(inode, self._tree.cache.ages.fresh_s)
+
+    async def open(self, ino: int, opening: Opening, thread_id: int) -> int:
+        """A handle on an existing file that may write it.
+
+        Raises:
+            IsADirectory, NotAllowed, ReadOnlyMount, StaleInode, StoreError, and as `Drafts.open`.
+        """
+        inode = self._tree.inodes.get(ino)
+        if inode.found is None:
+            raise IsADirectory(f"{inode.key!r} is a directory")
+        if inode.unsaved is None:
+            self._policy.check_overwrite(inode.key, is_whole=opening.is_truncating)
+            if inode.is_orphan:
+                raise StaleInode(f"{inode.key!r} was removed")
+            await self._tree.versions.waits.of_names(self._tree.versions.check(inode))
+        opener = process_of(thread_id)
+        draft = await self._drafts.open(inode.key, inode.found, opening, self._headers.of(inode.key))
+        return self._handle(inode, draft, opening, opener)
+
+    def _handle(self, inode: Inode, draft: Draft, opening: Opening, opener: int) -> int:
+        self._written.begin(draft, inode)
+        if opening.is_truncating:
+            self._written.wrote(draft)
+        return self._tree.handles.new_file(WriteHandle(inode, draft, is_append=opening.is_append, opener=opener))
+
+    def is_settled(self, ino: int) -> bool:
+        """Whether `settle` would do nothing."""
+        draft = self._tree.inodes.get(ino).unsaved
+        return not isinstance(draft, Draft) or not draft.is_acknowledged
+
+    async def settle(self, ino: int) -> None:
+        """Who opens a file to read it finds in S3 what was acknowledged; others may be told that it is there.
+
+        Raises:
+            StoreError: it could not be written.
+        """
+        draft = self._tree.inodes.get(ino).unsaved
+        if isinstance(draft, Draft) and draft.is_acknowledged:
+            await draft.fsync()
+
+    def release_nowait(self, handle: int) -> bool:
+        """As `release`, of a handle that only reads; returns whether it was one."""
+        is_plain = not isinstance(self._tree.handles.peek(handle), WriteHandle)
+        if is_plain:
+            self._tree.handles.release(handle)
+        return is_plain
+
+    async def release(self, handle: int) -> None:
+        """A handle is gone.
+
+        Raises:
+            BadHandle, and as `Drafts.release`.
+        """
+        file = self._tree.handles.release(handle)
+        if isinstance(file, WriteHandle):
+            await self._drafts.release(file.draft)
+
+    # -- content --------------------------------------------------------------------------------
+
+    async def write(self, handle: int, offset: int, data: bytes) -> None:
+        """Bytes of an open file.
+
+        Raises:
+            BadHandle, NotKept, SpoolFull, SpoolFailed, StoreError.
+        """
+        file = self._file(handle)
+        try:
+            if file.is_append:
+                await file.draft.append(data)
+            else:
+                await file.draft.write(offset, data)
+        finally:
+            self._written.wrote(file.draft)
+
+    def _file(self, handle: int) -> WriteHandle:
+        file = self._tree.handles.file(handle)
+        if not isinstance(file, WriteHandle):
+            raise StaleInode(f"{file.inode.key!r} was being written by a daemon that ended")
+        return file
+
+    async def truncate(self, ino: int, size: int) -> None:
+        """A file has that size now; without a handle on it, S3 has it when this returns.
+
+        Raises:
+            As `open` and `write`.
+        """
+        inode = self._tree.inodes.get(ino)
+        if isinstance(inode.unsaved, Draft):
+            draft = inode.unsaved
+            try:
+                await draft.truncate(size)
+            finally:
+                self._written.wrote(draft)
+            return
+        handle = await self.open(ino, Opening(is_random=True, is_truncating=size == 0), 0)
+        try:
+            file = self._file(handle)
+            await file.draft.truncate(size)
+            self._written.wrote(file.draft)
+            await self._drafts.flush(file.draft)
+        finally:
+            await self.release(handle)
+
+    def show(self, ino: int, change: Shown) -> FileAttrs:
+        """Modes, owners and times are shown as they were set; returns all attributes.
+
+        Raises:
+            ReadOnlyMount, StaleInode.
+        """
+        inode = self._tree.inodes.get(ino)
+        self._policy.check_create(inode.key, "set attributes of")
+        self._tree.shown.set(inode, change)
+        return self._tree.attrs(inode, 0.0)
+
+    # -- durability -----------------------------------------------------------------------------
+
+    def is_flushed(self, handle: int) -> bool:
+        """Whether `flush` has nothing to do for this handle."""
+        file = self._tree.handles.peek(handle)
+        return not isinstance(file, WriteHandle) or not file.draft.is_unsaved
+
+    async def flush(self, handle: int) -> None:
+        """A descriptor was closed; when it was the opener's last, the file is safe when this returns.
+
+        Raises:
+            As `Drafts.flush`.
+        """
+        file = self._tree.handles.peek(handle)
+        if isinstance(file, WriteHandle) and not file.is_held_by_opener:
+            await self._drafts.flush(file.draft)
+
+    async def fsync(self, handle: int) -> None:
+        """S3 has the file when this returns.
+
+        Raises:
+            As `Draft.fsync`.
+        """
+        file = self._tree.handles.file(handle)
+        if isinstance(file, WriteHandle):
+            await file.draft.fsync()
+
+    # -- start and end --------------------------------------------------------------------------
+
+    async def recover(self) -> int:
+        """Take over what dead daemons had acknowledged; returns how many files.
+
+        Raises:
+            SpoolFailed.
+        """
+        n_files = await self._drafts.recover()
+        for draft in self._drafts.below(""):
+            self._written.begin(draft)
+        return n_files
+
+    def check_invariants(self) -> None:
+        """Raises ValueError when a part's invariant does not hold."""
+        self._drafts.check_invariants()
+        self._written.check_invariants()

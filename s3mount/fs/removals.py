@@ -1,0 +1,250 @@
+"""Names that were removed and whose DELETE is on its way: many of them in one request.
+
+    unlink                the name is gone here at once (cache.local_names); the DELETE leaves within `BATCH_S`, or
+                          with the `MAX_DELETES`th name
+    rmdir, fsync of a directory, sync, something new under the name
+                          what they are about is deleted before they go on: `settle`
+    S3 refuses            an error in the log, the name is there again, and the next `settle` that is about it raises
+    a reader has it open  the DELETE waits for its last close, up to `HOLD_S`, so that it reads on; `settle` of the name
+                          itself, or of everything, does not wait
+
+INVARIANT: as long as a name waits here, nothing is under it in this mount.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import trio
+
+from s3mount.cache.metadata import MetadataCache
+from s3mount.core.inode import Inode
+from s3mount.core.keys import SEPARATOR, split_key
+from s3mount.errors import NotSupported, StoreError
+from s3mount.fs.kept_directories import KeptDirectories
+from s3mount.fs.kernel_view import KernelView
+from s3mount.store.writing import MAX_DELETES, Writer
+
+log = logging.getLogger(__name__)
+
+#: Seconds from the first name to its DELETE: below what another host takes notice of, above what a program takes from
+#: one unlink to the next.
+BATCH_S = 0.1
+#: Seconds for which readers of a removed file keep it in S3, and between two looks at whether they are gone.
+HOLD_S = 60.0
+_LOOK_S = 1.0
+#: Refusals remembered for whoever settles.
+_MAX_REFUSALS = 1000
+
+
+@dataclass(frozen=True)
+class RemovalStatistics:
+    """Names that wait, of which for readers; requests sent, names removed and refused since the start."""
+
+    waiting: int
+    held: int
+    batches: int
+    removed: int
+    refused: int
+
+
+@dataclass(eq=False)
+class _Removal:
+    """A name, and the object that is to go.
+
+    Attributes:
+        inode: that somebody may have open.
+        is_alone: the directory it was in is gone, too.
+    """
+
+    path: str
+    key: str
+    inode: Inode | None
+    held_until: float
+    is_alone: bool = False
+
+
+class Removals:
+    """The DELETEs of one mount.
+
+    Args:
+        kept: is told of directories that may have lost their last key.
+        nursery: the mount's.
+        clock: of the hold.
+    """
+
+    def __init__(
+        self,
+        cache: MetadataCache,
+        kernel: KernelView,
+        kept: KeptDirectories,
+        writer: Writer,
+        nursery: trio.Nursery,
+        clock: Callable[[], float] = trio.current_time,
+    ) -> None:
+        self._cache = cache
+        self._kernel = kernel
+        self._kept = kept
+        self._writer = writer
+        self._nursery = nursery
+        self._clock = clock
+        self._waiting: dict[str, _Removal] = {}
+        self._sent: dict[str, _Removal] = {}
+        self._refusals: dict[str, StoreError] = {}
+        self._is_working = False
+        self._full = trio.Event()
+        self._answered = trio.Event()
+        self._batches = self._n_removed = self._n_refused = 0
+
+    def add(self, path: str, key: str, inode: Inode | None = None) -> None:
+        """Nothing has a name any more.
+
+        Args:
+            path: without a trailing slash; key: of the object that is to go.
+        """
+        self._cache.local.add_removed(path)
+        self._refusals.pop(path, None)
+        self._waiting[path] = _Removal(path, key, inode, self._clock() + HOLD_S)
+        if len(self._waiting) >= MAX_DELETES:
+            self._full.set()
+        if not self._is_working:
+            self._is_working = True
+            self._nursery.start_soon(self._work)
+
+    def keys_below(self, directory_key: str) -> set[str]:
+        """Keys that S3 may list still."""
+        return {each.key for each in self._all() if each.key.startswith(directory_key)}
+
+    def directory_removed(self, directory_key: str) -> None:
+        """A directory is gone; what waits for readers of its files does not bring it back."""
+        for each in self._all():
+            if each.key.startswith(directory_key):
+                each.is_alone = True
+
+    async def settle(self, path: str, *, waits_for_readers: bool = False) -> None:
+        """What was removed under a path, or below it, is gone in S3 when this returns.
+
+        Args:
+            path: without a trailing slash; empty for everything.
+            waits_for_readers: leave what somebody has open.
+
+        Raises:
+            StoreError: S3 refused one of them, now or earlier; its name is there again.
+        """
+        while True:
+            due = [each for each in self._waiting.values() if _is_below(each.path, path)]
+            if waits_for_readers:
+                due = [each for each in due if not self._is_held(each)]
+            if due:
+                await self._send(due)
+            elif any(_is_below(sent, path) for sent in self._sent):
+                await self._answered.wait()
+            else:
+                break
+        refused = [each for each in self._refusals if _is_below(each, path)]
+        errors = [self._refusals.pop(each) for each in refused]
+        if errors:
+            raise errors[0]
+
+    def _all(self) -> Iterator[_Removal]:
+        yield from self._waiting.values()
+        yield from self._sent.values()
+
+    def _is_held(self, removal: _Removal) -> bool:
+        is_open = removal.inode is not None and removal.inode.handles > 0
+        return is_open and self._clock() < removal.held_until
+
+    async def _work(self) -> None:
+        """Send what nobody settles; ends when nothing waits."""
+        try:
+            while self._waiting:
+                self._full = trio.Event()
+                is_all_held = all(self._is_held(each) for each in self._waiting.values())
+                with trio.move_on_after(_LOOK_S if is_all_held else BATCH_S):
+                    await self._full.wait()
+                due = [each for each in self._waiting.values() if not self._is_held(each)]
+                if due:
+                    await self._send(due)
+        finally:
+            self._is_working = False
+
+    async def _send(self, due: list[_Removal]) -> None:
+        """One request; what it leaves for the next one still waits."""
+        batch = due[:MAX_DELETES]
+        for each in batch:
+            del self._waiting[each.path]
+            self._sent[each.path] = each
+        self._keep(batch)
+        refused = None
+        try:
+            refused = await self._deleted([each.key for each in batch])
+        finally:
+            for each in batch:
+                del self._sent[each.path]
+                if refused is None:  # cancelled: it may have been done, and is done again
+                    self._waiting[each.path] = each
+                else:
+                    self._end(each, refused.get(each.key))
+            self._keep(batch)
+            self._answered.set()
+            self._answered = trio.Event()
+
+    def _keep(self, batch: list[_Removal]) -> None:
+        """Before and after, since S3 may be asked at any time whether a directory has keys."""
+        for directory_key in {split_key(each.path)[0] for each in batch if not each.is_alone}:
+            self._kept.keep(directory_key)
+
+    async def _deleted(self, keys: list[str]) -> dict[str, StoreError]:
+        self._batches += 1
+        try:
+            if len(keys) > 1:
+                return await self._writer.delete_many(keys)
+            await self._writer.delete(keys[0])
+        except NotSupported:
+            return await self._one_by_one(keys)
+        except StoreError as error:
+            return dict.fromkeys(keys, error)
+        return {}
+
+    async def _one_by_one(self, keys: list[str]) -> dict[str, StoreError]:
+        refused: dict[str, StoreError] = {}
+        for key in keys:
+            try:
+                await self._writer.delete(key)
+            except StoreError as error:
+                refused[key] = error
+        return refused
+
+    def _end(self, removal: _Removal, error: StoreError | None) -> None:
+        path = removal.path
+        self._cache.local.forget_removed(path)
+        if error is None:
+            self._n_removed += 1
+            self._cache.put_absent(path, self._cache.now())
+            return
+        self._n_refused += 1
+        log.error("%r was removed and is there again: %s", path, error)
+        error.logged = True
+        self._cache.drop(path)
+        self._kernel.forget_name(path)
+        if len(self._refusals) < _MAX_REFUSALS:
+            self._refusals[path] = error
+
+    def statistics(self) -> RemovalStatistics:
+        """A snapshot of the counters."""
+        held = sum(self._is_held(each) for each in self._waiting.values())
+        waiting = len(self._waiting) + len(self._sent)
+        return RemovalStatistics(waiting, held, self._batches, self._n_removed, self._n_refused)
+
+    def check_invariants(self) -> None:
+        """Raises ValueError when something is under a name that waits, or nobody sends it."""
+        if self._waiting and not self._is_working:
+            raise ValueError("names wait for nobody")
+        for each in self._all():
+            if self._cache.last_record(each.path) is not None:
+                raise ValueError(f"{each.path!r} was removed and is there")
+
+
+def _is_below(path: str, above: str) -> bool:
+    """Whether a path is another or below it; all are below the empty one."""
+    return not above or path == above or path.startswith(above + SEPARATOR)

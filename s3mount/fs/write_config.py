@@ -1,0 +1,31 @@
+"""How a mount is written to, as its switches say."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from s3mount.fs.object_headers import ObjectHeaders
+from s3mount.fs.write_policy import WritePolicy
+from s3mount.store.writing import WriteConfig
+
+
+@dataclass(frozen=True)
+class WritingConfig:
+    """How a mount is written to.
+
+    Attributes:
+        part_size: bytes of the first parts of an upload.
+        objects: what S3 is told of each.
+        spool: directory for what cannot be streamed.
+        keeps_streamed: parts that were sent go there, too.
+        has_markers: directories that are made have an object.
+        rename_dir_limit: objects of the largest directory that is renamed.
+    """
+
+    policy: WritePolicy
+    part_size: int
+    objects: WriteConfig
+    headers: ObjectHeaders
+    spool: Path
+    keeps_streamed: bool = True
+    has_markers: bool = True
+    rename_dir_limit: int = 100_000
