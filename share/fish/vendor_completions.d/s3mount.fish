@@ -51,7 +51,7 @@ function _shtab_s3mount_using
 end
 
 set -g _shtab_s3mount_commands 
-set -g _shtab_s3mount_opts_with_value --ca-bundle --cache --cache-block-size --cache-group --cache-min-free --cache-policy --dir-mode --endpoint-url --expected-bucket-owner --file-mode --gid --hang-timeout --log-directory --max-cache-size --max-threads --maximum-throughput-gbps --memory-target --metadata-ttl --negative-metadata-ttl --on-outage --part-size --prefix --profile --read-ahead-kib --region --request-deadline --uid -l
+set -g _shtab_s3mount_opts_with_value --ca-bundle --cache --cache-block-size --cache-group --cache-min-free --cache-policy --dir-mode --endpoint-url --expected-bucket-owner --file-mode --gid --hang-timeout --log-directory --max-cache-size --max-threads --maximum-throughput-gbps --memory-target --metadata-ttl --negative-metadata-ttl --on-outage --part-size --prefix --profile --read-ahead-kib --region --rename-dir-limit --request-deadline --spool-dir --sse --sse-kms-key-id --storage-class --uid --upload-checksums --write-part-size -l
 
 complete -c s3mount -e
 complete -c s3mount -f
@@ -66,7 +66,6 @@ complete -c s3mount -n _shtab_s3mount_using -l requester-pays -d 'Accept to pay 
 complete -c s3mount -n _shtab_s3mount_using -l expected-bucket-owner -xka "(__fish_complete_path (commandline -ct))" -d 'Fail unless this account owns the bucket.'
 complete -c s3mount -n _shtab_s3mount_using -l without-listing -d 'The credentials may read objects but not list the bucket: known paths open, listing says EACCES.'
 complete -c s3mount -n _shtab_s3mount_using -l ca-bundle -xka "(__fish_complete_path (commandline -ct))" -d 'PEM file of trusted authorities.'
-complete -c s3mount -n _shtab_s3mount_using -l read-only -d 'Mount read-only; this version always does.'
 complete -c s3mount -n _shtab_s3mount_using -l allow-other -d 'Let other users use the mount.'
 complete -c s3mount -n _shtab_s3mount_using -l allow-root -d 'Let root use the mount.'
 complete -c s3mount -n _shtab_s3mount_using -l uid -xka "(__fish_complete_path (commandline -ct))" -d 'Owner of every file. [default: you]'
@@ -84,6 +83,20 @@ complete -c s3mount -n _shtab_s3mount_using -l cache-min-free -xka "(__fish_comp
 complete -c s3mount -n _shtab_s3mount_using -l cache-block-size -xka "(__fish_complete_path (commandline -ct))" -d 'Size of the largest file in them. [default: 8 MiB]'
 complete -c s3mount -n _shtab_s3mount_using -l cache-policy -xka "(__fish_complete_path (commandline -ct))" -d 'What a full cache keeps: auto sees epochs, lru, pin: what is in it; off: nothing. Again for keys that begin with PREFIX. [default: auto]'
 complete -c s3mount -n _shtab_s3mount_using -l cache-group -xka "(__fish_complete_path (commandline -ct))" -d 'Share the directories with the members of this unix group. [default: nobody]'
+complete -c s3mount -n _shtab_s3mount_using -l read-only -d 'Nothing can be changed; opening files costs a little less.'
+complete -c s3mount -n _shtab_s3mount_using -l rw -d 'Everything can be changed: overwrite, delete, rename, append.'
+complete -c s3mount -n _shtab_s3mount_using -l allow-overwrite -d 'Existing files may be replaced (opened with O_TRUNC).'
+complete -c s3mount -n _shtab_s3mount_using -l allow-delete -d 'Files and empty directories may be removed.'
+complete -c s3mount -n _shtab_s3mount_using -l write-part-size -xka "(__fish_complete_path (commandline -ct))" -d 'Size of the first parts of an upload; they grow with it. [default: 8 MiB]'
+complete -c s3mount -n _shtab_s3mount_using -l upload-checksums -xka "crc32c crc64nvme off" -d 'Checksum that S3 verifies and keeps.'
+complete -c s3mount -n _shtab_s3mount_using -l storage-class -xka "(__fish_complete_path (commandline -ct))" -d 'Storage class of new objects. [default: the bucket'"'"'s]'
+complete -c s3mount -n _shtab_s3mount_using -l sse -xka "aws:kms aws:kms:dsse AES256" -d 'Server-side encryption of new objects. [default: the bucket'"'"'s]'
+complete -c s3mount -n _shtab_s3mount_using -l sse-kms-key-id -xka "(__fish_complete_path (commandline -ct))" -d 'KMS key for --sse aws:kms and aws:kms:dsse.'
+complete -c s3mount -n _shtab_s3mount_using -l infer-content-type -d 'Set the content type of new objects by their names.'
+complete -c s3mount -n _shtab_s3mount_using -l spool-dir -xka "(__fish_complete_path (commandline -ct))" -d 'Local directory for what cannot be streamed: random writes, appends. [default: in the first --cache, or the state directory]'
+complete -c s3mount -n _shtab_s3mount_using -l no-spool-streamed -d 'Keep nothing on disk of what is written in order; a patch far behind is EIO then.'
+complete -c s3mount -n _shtab_s3mount_using -l no-dir-markers -d 'Directories that are made have no object until a file is.'
+complete -c s3mount -n _shtab_s3mount_using -l rename-dir-limit -xka "(__fish_complete_path (commandline -ct))" -d 'Objects of the largest directory that may be renamed.'
 complete -c s3mount -n _shtab_s3mount_using -l part-size -xka "(__fish_complete_path (commandline -ct))" -d 'Size of the largest GET. [default: 8 MiB]'
 complete -c s3mount -n _shtab_s3mount_using -l maximum-throughput-gbps -xka "(__fish_complete_path (commandline -ct))" -d 'What the network can do; more connections are opened above 51.'
 complete -c s3mount -n _shtab_s3mount_using -l memory-target -xka "(__fish_complete_path (commandline -ct))" -d 'Memory for data in flight and read ahead. [default: a quarter of the RAM, at most 4 GiB]'
