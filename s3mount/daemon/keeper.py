@@ -52,8 +52,8 @@ class Keeper(Protocol):
         """What the daemon does now, in one line."""
         ...
 
-    def stopping(self) -> None:
-        """The mount is on its way out."""
+    def stopping(self, patience_s: float) -> None:
+        """The mount is on its way out, and is gone within that many seconds."""
         ...
 
     def failed(self, reason: str) -> None:
@@ -119,7 +119,7 @@ class NoKeeper:
         """Tell the service manager."""
         self._manager.status(status)
 
-    def stopping(self) -> None:
+    def stopping(self, patience_s: float) -> None:
         """Tell the service manager."""
         self._manager.stopping()
 

@@ -25,6 +25,7 @@ from s3mount.daemon.keeper import Keeper
 from s3mount.daemon.status import tell_status
 from s3mount.daemon.verbs import verbs_of
 from s3mount.daemon.wiring import Components, components
+from s3mount.daemon.writing import FINISH_S
 from s3mount.errors import MountNotAnswering, sole_cause
 from s3mount.fuse import device, kernel, session
 from s3mount.fuse.mountinfo import FILE_SYSTEM_TYPE, mounted_on
@@ -39,6 +40,8 @@ _QUIET_S = 0.1
 #: the parent in the background waits.
 _ANSWER_S = 10.0
 _UNMOUNT_S = 5.0
+#: Seconds to let go of everything.
+_END_S = 5.0
 
 
 class Readiness(Protocol):
@@ -96,7 +99,7 @@ async def _run(config: MountConfig, readiness: Readiness, keeper: Keeper, log_de
                 await desk.finish()
                 nursery.cancel_scope.cancel()
             if not was_handed_over:  # else the service goes on
-                keeper.stopping()
+                keeper.stopping(_patience_s(parts))
             parts.notifier.close()
         _log_summary(parts, "handed over" if was_handed_over else "unmounted")
 
@@ -140,11 +143,17 @@ def _where(config: MountConfig, parts: Components) -> str:
     return f"s3://{config.s3.location.bucket}/{config.s3.location.prefix} ({parts.region})"
 
 
+def _patience_s(parts: Components) -> float:
+    """What a stop may take at most."""
+    writing_s = 0.0 if parts.writing is None else FINISH_S
+    return _UNMOUNT_S + writing_s + _GRACE_S + _END_S
+
+
 async def _stop_on_signal(
     signals: AsyncIterator[int], mount_point: str, parts: Components, nursery: trio.Nursery, keeper: Keeper
 ) -> None:
     async for number in signals:
-        keeper.stopping()
+        keeper.stopping(_patience_s(parts))
         log.info("stopping on %s", signal.Signals(number).name)
         with trio.move_on_after(_UNMOUNT_S):
             await trio.to_thread.run_sync(device.unmount, mount_point, abandon_on_cancel=True)

@@ -125,9 +125,9 @@ class Tenant:
         """See `Keeper.status`."""
         self._say("status", status=status)
 
-    def stopping(self) -> None:
+    def stopping(self, patience_s: float) -> None:
         """See `Keeper.stopping`."""
-        self._say("stopping")
+        self._say("stopping", patience_s=patience_s)
 
     def failed(self, reason: str) -> None:
         """See `Keeper.failed`."""

@@ -11,7 +11,7 @@ are, in the order in which a mount comes to be:
                        refused    and why; the daemon lets libfuse mount, and the mounter only waits for its end
     daemon → mounter   ready      the mount answers; with what a later daemon need not find out again
                        status     what it does, in one line
-                       stopping   somebody asked it to
+                       stopping   somebody asked it to, and how long that may take
     mounter → daemon   take over  the first message to a later daemon: `Hello`, what was said with `ready`, the files
     daemon → mounter   prepared   everything is done that does not need the device
                        failed     and why; it ends

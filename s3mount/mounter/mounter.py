@@ -32,7 +32,7 @@ from s3mount.mounter.watchdog import Step, Watchdog
 
 log = logging.getLogger(__name__)
 
-#: Seconds from a stop to the kill: unmounting and calls in flight get 5 each, and systemd kills after 30.
+#: Seconds from a stop to the kill, unless the daemon says that it needs more: for uploads.
 _STOP_S = 15.0
 #: Seconds from the kill of a daemon that hangs until it is not waited for: it may be stuck in the kernel.
 _DIE_S = 2.0
@@ -140,6 +140,8 @@ class Mounter:
             self._crew.make_room(is_needed=facts["is_short"] and not self._renewal.is_under_way)
         elif message.kind == "stopping" and daemon is self._crew.serving:
             self._manager.stopping()
+            if self._is_stopping:
+                self._kill_at = max(self._kill_at, self._clock() + facts.get("patience_s", 0.0))
         elif message.kind == "restart":
             self._renewal.begin(can_take_over=self._device is not None)
         elif message.kind == "drained" and daemon is self._crew.serving:

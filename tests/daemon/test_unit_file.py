@@ -9,6 +9,7 @@ import pytest
 
 from s3mount.daemon import background, runtime
 from s3mount.daemon.exits import ExitCode
+from s3mount.daemon.writing import FINISH_S
 from s3mount.fuse import mountservice
 from s3mount.mounter import privileged
 
@@ -91,7 +92,8 @@ def test_it_starts_when_the_network_is_up(service: Unit) -> None:
     """network-online.target is wanted, not only waited for; and so is the file system of the cache."""
     assert "network-online.target" in service.one("After").split()
     assert "network-online.target" in service.one("Wants").split()
-    assert service.one("RequiresMountsFor") == f"/var/cache/{service.one('CacheDirectory')}"
+    directories = f"/var/cache/{service.one('CacheDirectory')} /var/lib/{service.one('StateDirectory')}"
+    assert service.one("RequiresMountsFor") == directories
 
 
 def test_it_comes_back_and_backs_off(service: Unit) -> None:
@@ -110,9 +112,11 @@ def test_it_does_not_repeat_what_cannot_succeed(service: Unit) -> None:
 
 
 def test_the_daemon_has_time_to_start_and_stop(service: Unit) -> None:
-    """systemd waits longer than the daemon allows itself, and signals the daemon alone first."""
+    """systemd waits longer than the daemon allows itself, uploads included, and signals the daemon alone first."""
     assert int(service.one("TimeoutStartSec")) > background.READY_TIMEOUT_S
-    assert int(service.one("TimeoutStopSec")) > runtime._UNMOUNT_S + runtime._GRACE_S
+    needed_s = runtime._UNMOUNT_S + FINISH_S + runtime._GRACE_S + runtime._END_S
+    assert int(service.one("TimeoutStopSec")) > needed_s
+    assert service.one("TimeoutStopSec") == Unit("s3mount-user@.service").one("TimeoutStopSec")
     assert service.one("KillMode") == "mixed"
 
 

@@ -129,3 +129,18 @@ def test_a_newcomer_that_is_called_before_it_is_asked_for(bench: Bench) -> None:
     newcomer.is_prepared = True
     renewal.go_on()
     assert bench.crew.members == [newcomer]
+
+
+def test_a_stop_waits_for_uploads(bench: Bench) -> None:
+    """A daemon that says how long its stop may take is not killed before; one that says nothing, after 15 s."""
+    mounter = Mounter(_HELLO, bench.crew, ServiceManager(None), lambda: bench.now)
+    mounter._obey(signal.SIGTERM)
+    assert mounter._kill_at == bench.now + 15.0
+    bench.theirs.send("stopping", patience_s=95.0)
+    mounter._listen(bench.daemon)
+    assert mounter._kill_at == bench.now + 95.0
+    bench.theirs.send("stopping")
+    mounter._listen(bench.daemon)
+    assert mounter._kill_at == bench.now + 95.0
+    with mounter._signals:  # closes them
+        pass
