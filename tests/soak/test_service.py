@@ -123,6 +123,7 @@ def box(weed: Server, work: Path) -> Iterator[Box]:
             wait_until(lambda: Path(f"/proc/{pid}/root/run/systemd/private").exists(), 30, "systemd's socket")
             yield made
     finally:
+        wait_until(lambda: not any(path.read_text() for path in group.rglob("cgroup.procs")), 30, "the end of the box")
         for each in sorted(group.rglob("*"), reverse=True):
             if each.is_dir():
                 each.rmdir()
