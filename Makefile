@@ -3,7 +3,7 @@ VENV ?= .venv
 PY = $(VENV)/bin/python
 export VENV
 
-.PHONY: demo test check soak workloads bench clean
+.PHONY: demo test check soak workloads bench manual lock install-service clean
 
 demo:        ## the main job on an embedded S3 server, with real data
 	@.ci/prepare demo
@@ -21,7 +21,7 @@ check:       ## style, types, layering, size caps
 	@$(VENV)/bin/lint-imports
 	@$(PY) -m pytest -q -p no:cacheprovider tests/check
 
-soak:        ## 20 minutes of readers under faults (SOAK_SECONDS), then the disk cache: sharing, 200 kills
+soak:        ## 20 minutes of readers under faults (SOAK_SECONDS), the disk cache, the units under a systemd, 100 mounts
 	@.ci/prepare test
 	@$(PY) -m pytest -m soak -s -o addopts="--strict-markers --strict-config -ra" -o faulthandler_timeout=0 tests/soak
 
@@ -34,6 +34,16 @@ bench:       ## the numbers of docs/performance.md
 	@$(PY) -m benchmarks.read
 	@$(PY) -m benchmarks.metadata
 	@$(PY) -m benchmarks.cache
+
+manual:      ## man pages and shell completion in share/, from the options
+	@.ci/prepare test
+	@$(PY) .ci/manual.py .
+
+lock:        ## requirements.lock, from pyproject.toml and constraints.txt
+	@.ci/lock $(VENV)
+
+install-service: ## as root: the program, its units, man pages, completion and an example; DESTDIR, PREFIX
+	@.ci/install-service
 
 clean:
 	rm -rf $(VENV) $(VENV)-peers build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

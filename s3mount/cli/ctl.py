@@ -19,6 +19,7 @@ from s3mount.cli import live
 from s3mount.cli.arguments import JSON, MOUNT, PATHS
 from s3mount.cli.client import ask
 from s3mount.cli.display import Display, display_for
+from s3mount.cli.lazy import Commands
 from s3mount.cli.mounts import NOT_THERE, NotThere, locate, ours, socket_path
 from s3mount.cli.tables import cache_lines, result_line, upload_line
 from s3mount.daemon import rundir
@@ -34,7 +35,7 @@ _REQUEST_BYTES = 1_000_000
 _LIST_S = 2.0
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="s3mountctl")
 def main() -> None:
     """Ask a mount that runs.  MOUNT is its directory, or any path in it; PATHs are relative to it, or absolute."""

@@ -5,6 +5,9 @@ command with it.
 """
 
 import os
+import socket
+import struct
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -15,6 +18,9 @@ from s3mount.fuse.mountinfo import FILE_SYSTEM_TYPE, Mounted, mounts
 
 #: The command's status for a mount that is not there or a daemon that does not answer.
 NOT_THERE = 3
+_PEERCRED = struct.Struct("3i")  # socket(7), SO_PEERCRED: pid, uid, gid
+#: Seconds to be connected: the kernel does it, whatever the daemon does, unless very many wait.
+_CONNECT_S = 1.0
 
 
 class NotThere(click.ClickException):
@@ -63,3 +69,13 @@ def socket_path(found: Mounted) -> Path:
         advice = "its log says why" if is_ours else f"only uid {found.uid}, who mounted it, and root may ask it"
         raise NotThere(f"the daemon of {printable(found.target)} cannot be reached: {advice}")
     return path
+
+
+def daemon_pid(found: Mounted) -> int | None:
+    """The process that listens for commands of a mount, which need not answer; None when there is none."""
+    with suppress(OSError, NotThere), socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(_CONNECT_S)
+        sock.connect(str(socket_path(found)))
+        pid, _, _ = _PEERCRED.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEERCRED.size))
+        return int(pid)
+    return None

@@ -44,7 +44,7 @@ class NoParent:
 def serve(config: MountConfig, parent: background.Pipe | NoParent, command: Command) -> int:
     """The life of a mount, in two processes or in one; returns the exit code of the daemon."""
     if not config.has_takeover:
-        manager = ServiceManager(os.environ.get("NOTIFY_SOCKET"))
+        manager = ServiceManager.of(os.environ)
         return _serve(config, parent, NoKeeper(manager), os.getpid(), is_foreground=command.is_foreground)
     mounter_pid = os.getpid()
     channel = processes.split(config.fuse.mount_point)

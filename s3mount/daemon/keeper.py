@@ -48,8 +48,12 @@ class Keeper(Protocol):
         """The mount answers."""
         ...
 
-    def stopping(self) -> None:
-        """The mount is on its way out."""
+    def status(self, status: str) -> None:
+        """What the daemon does now, in one line."""
+        ...
+
+    def stopping(self, patience_s: float) -> None:
+        """The mount is on its way out, and is gone within that many seconds."""
         ...
 
     def failed(self, reason: str) -> None:
@@ -111,7 +115,11 @@ class NoKeeper:
         """Tell the service manager."""
         self._manager.ready(status)
 
-    def stopping(self) -> None:
+    def status(self, status: str) -> None:
+        """Tell the service manager."""
+        self._manager.status(status)
+
+    def stopping(self, patience_s: float) -> None:
         """Tell the service manager."""
         self._manager.stopping()
 
@@ -134,5 +142,7 @@ class NoKeeper:
         )
 
     async def watch(self, boundary: Boundary) -> None:
-        """There is nobody to watch."""
-        await trio.lowlevel.checkpoint()
+        """There is nobody to watch; the service manager is told that the loop runs."""
+        while True:
+            self._manager.beat(trio.current_time(), is_well=True)
+            await trio.sleep(self._manager.beat_every_s)

@@ -12,7 +12,7 @@ import shutil
 from pathlib import Path
 
 from s3mount.errors import FuseUnavailable, MountPointUnusable
-from s3mount.fuse import passed
+from s3mount.fuse import mountservice, passed
 from s3mount.fuse.device import unmount
 from s3mount.fuse.mountinfo import AUTOMOUNT_TYPE, FILE_SYSTEM_TYPE, mounted_on
 from s3mount.fuse.options import FuseConfig
@@ -33,10 +33,20 @@ def check(config: FuseConfig) -> None:
     if config.descriptor is not None:
         passed.check(config.descriptor)
         return
+    if not mountservice.is_there():
+        check_fuse(config)
+    _check_directory(config.mount_point)
+
+
+def check_fuse(config: FuseConfig) -> None:
+    """Find out why no directory could be mounted on.
+
+    Raises:
+        FuseUnavailable: with what to do about it.
+    """
     _check_device()
     if os.geteuid() != 0:
         _check_ordinary_user(config)
-    _check_directory(config.mount_point)
 
 
 def clear_dead(path: str) -> None:

@@ -1,6 +1,7 @@
 """Where the runtime files of a mount are: its control socket, and who may have made it.
 
     root              /run/s3mount
+    a service         the directory that systemd made for it, /run/s3mount.NAME (RuntimeDirectory= of the unit)
     anyone else       $XDG_RUNTIME_DIR/s3mount, else /run/user/UID/s3mount where that is, else /tmp/s3mount-UID
 
 A directory is made 0700, and neither used nor believed when another user owns it or others may write to it: who
@@ -25,6 +26,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 _ROOTS = Path("/run/s3mount")
+_RUN, _SERVICES = Path("/run"), "s3mount.*"
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _SUFFIX = ".sock"
 #: unix(7): sun_path has 108 bytes, the last one a NUL; a long name leaves less for the directory.
@@ -39,15 +41,22 @@ def candidates(uid: int, environ: Mapping[str, str]) -> list[Path]:
     """Where a user's runtime files can be, the place for new ones first.
 
     Args:
-        environ: of the caller; what it says of XDG_RUNTIME_DIR counts for the caller's own files only.
+        environ: of the caller; what it says of directories counts for the caller's own files only.
     """
     if uid == 0:
         return [_ROOTS]
-    said = environ.get("XDG_RUNTIME_DIR", "") if uid == os.geteuid() else ""
+    is_own = uid == os.geteuid()
+    said = environ.get("XDG_RUNTIME_DIR", "") if is_own else ""
+    given = Path(environ.get("RUNTIME_DIRECTORY", "") if is_own else "")
     bases = [Path(said)] if os.path.isabs(said) else []
     bases.append(Path(f"/run/user/{uid}"))
     usable = [base / "s3mount" for base in dict.fromkeys(bases) if _is_safe(base, uid)]
-    return [*usable, Path(f"/tmp/s3mount-{uid}")]
+    return [*([given] if given.is_absolute() else []), *usable, Path(f"/tmp/s3mount-{uid}")]
+
+
+def _searched(uid: int, environ: Mapping[str, str]) -> list[Path]:
+    """Where to look for a user's sockets: also where each of that user's services has its own."""
+    return list(dict.fromkeys([*candidates(uid, environ), *sorted(_RUN.glob(_SERVICES))]))
 
 
 def _is_safe(directory: Path, uid: int) -> bool:
@@ -94,7 +103,7 @@ def find(mount_point: str, uid: int, environ: Mapping[str, str]) -> Path | None:
         mount_point: as for `name_of`.
         uid: whose mount it is.
     """
-    for directory in candidates(uid, environ):
+    for directory in _searched(uid, environ):
         path = directory / f"{name_of(mount_point)}{_SUFFIX}"
         if _is_safe(directory, uid) and _is_socket(path):
             return path
@@ -111,7 +120,7 @@ def _is_socket(path: Path) -> bool:
 
 def sockets(uid: int, environ: Mapping[str, str]) -> list[Path]:
     """All control sockets of a user's mounts."""
-    safe = [directory for directory in candidates(uid, environ) if _is_safe(directory, uid)]
+    safe = [directory for directory in _searched(uid, environ) if _is_safe(directory, uid)]
     return [path for directory in safe for path in sorted(directory.glob(f"*{_SUFFIX}")) if _is_socket(path)]
 
 

@@ -24,9 +24,11 @@ from s3mount.daemon.commands import Commands, signals_heeded
 from s3mount.daemon.desk import desk_of
 from s3mount.daemon.keeper import Keeper
 from s3mount.daemon.metering import meter_of
+from s3mount.daemon.status import tell_status
 from s3mount.daemon.telemetry import Telemetry
 from s3mount.daemon.verbs import verbs_of
 from s3mount.daemon.wiring import Components, components
+from s3mount.daemon.writing import FINISH_S
 from s3mount.errors import MountNotAnswering, sole_cause
 from s3mount.fuse import device, kernel, session
 from s3mount.fuse.mountinfo import FILE_SYSTEM_TYPE, mounted_on
@@ -42,6 +44,8 @@ _QUIET_S = 0.1
 #: the parent in the background waits.
 _ANSWER_S = 10.0
 _UNMOUNT_S = 5.0
+#: Seconds to let go of everything.
+_END_S = 5.0
 
 
 class Readiness(Protocol):
@@ -92,6 +96,7 @@ async def _run(config: MountConfig, readiness: Readiness, keeper: Keeper, own_lo
                 nursery.start_soon(meter.serve)
                 nursery.start_soon(_announce, config, readiness, keeper, parts)
                 nursery.start_soon(keeper.watch, parts.boundary)
+                nursery.start_soon(tell_status, _where(config, parts), keeper, parts)
                 nursery.start_soon(stacks.report, dumps, parts.statistics)
                 nursery.start_soon(_stop_on_signal, commands, signals, config, parts, nursery, keeper)
                 with keeper.patience:
@@ -101,7 +106,8 @@ async def _run(config: MountConfig, readiness: Readiness, keeper: Keeper, own_lo
                 was_handed_over = await keeper.hand_over()
                 await desk.finish()
                 nursery.cancel_scope.cancel()
-            keeper.stopping()
+            if not was_handed_over:  # else the service goes on
+                keeper.stopping(_patience_s(parts))
             parts.notifier.close()
         _log_summary(parts, "handed over" if was_handed_over else "unmounted")
 
@@ -115,7 +121,7 @@ async def _announce(config: MountConfig, readiness: Readiness, keeper: Keeper, p
         MountNotAnswering: it does not.
     """
     mount_point = config.fuse.mount_point
-    where = f"s3://{config.s3.location.bucket}/{config.s3.location.prefix} ({parts.region})"
+    where = _where(config, parts)
     if keeper.region is not None or config.fuse.descriptor is not None:
         log.info("%s: %s on %s", "taken over" if keeper.region is not None else "serving", where, mount_point)
         keeper.ready(f"serving {where}", parts.region)
@@ -137,6 +143,16 @@ async def _announce(config: MountConfig, readiness: Readiness, keeper: Keeper, p
     raise MountNotAnswering(f"{mount_point} was mounted but did not answer within {_ANSWER_S:g} s")
 
 
+def _where(config: MountConfig, parts: Components) -> str:
+    return f"s3://{config.s3.location.bucket}/{config.s3.location.prefix} ({parts.region})"
+
+
+def _patience_s(parts: Components) -> float:
+    """What a stop may take at most."""
+    writing_s = 0.0 if parts.writing is None else FINISH_S
+    return _UNMOUNT_S + writing_s + _GRACE_S + _END_S
+
+
 async def _stop_on_signal(
     commands: Commands,
     signals: AsyncIterator[int],
@@ -148,7 +164,7 @@ async def _stop_on_signal(
     number = await commands.until_stop(signals)
     if number is None:
         return
-    keeper.stopping()
+    keeper.stopping(_patience_s(parts))
     log.info("stopping on %s", number.name)
     if config.fuse.descriptor is None:
         with trio.move_on_after(_UNMOUNT_S):

@@ -121,9 +121,13 @@ class Tenant:
         """See `Keeper.ready`."""
         self._say("ready", status=status, region=region, started_s=self.started_s)
 
-    def stopping(self) -> None:
+    def status(self, status: str) -> None:
+        """See `Keeper.status`."""
+        self._say("status", status=status)
+
+    def stopping(self, patience_s: float) -> None:
         """See `Keeper.stopping`."""
-        self._say("stopping")
+        self._say("stopping", patience_s=patience_s)
 
     def failed(self, reason: str) -> None:
         """See `Keeper.failed`."""

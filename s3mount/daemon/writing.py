@@ -48,6 +48,8 @@ _SPOOL_THREADS = 4
 #: Seconds that programs get to close what they write when the mount ends, and then uploads to end.
 _CLOSE_S = 20.0
 _SAVE_S = 60.0
+#: What `finish` may take.
+FINISH_S = _CLOSE_S + _SAVE_S
 _SAID_EVERY_S = 5.0
 #: Names in one line of the log.
 _MANY = 5

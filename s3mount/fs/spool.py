@@ -18,6 +18,7 @@ import errno
 import fcntl
 import os
 import secrets
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol, TypeVar, TypeVarTuple
@@ -65,6 +66,7 @@ class Spool:
 
     def _open(self, name: str, flags: int = 0) -> int:
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._check_directory()
         fd = os.open(self.path_of(name), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -72,6 +74,12 @@ class Spool:
             os.close(fd)
             raise
         return fd
+
+    def _check_directory(self) -> None:
+        """Raises OSError where others could put something, or links that lead away, in the place of files."""
+        found = self.directory.stat()
+        if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise OSError(errno.EPERM, f"it must belong to uid {os.geteuid()}, and nobody else may write to it")
 
     async def recover(self) -> list[tuple["SpoolFile", SpoolRecord]]:
         """What dead daemons left to be uploaded, oldest first; it is in use from now on."""
@@ -186,7 +194,8 @@ class SpoolFile:
     def _keep(self, record: SpoolRecord) -> None:
         os.fdatasync(self._fd)
         new = self._spool.directory / f"{self.name}.new"
-        with new.open("wb") as journal:
+        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "wb") as journal:
             journal.write(record.encode())
             journal.flush()
             os.fsync(journal.fileno())

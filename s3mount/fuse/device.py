@@ -1,9 +1,9 @@
 """One mount made by this program itself: its descriptor of /dev/fuse, the INIT exchange on it, and its end.
 
-mount(2) where that is permitted, as root; else fusermount3, which mounts for an ordinary user and passes the
-descriptor back over a socket.  fusermount3 also serves --auto-unmount for everybody: it stays, and
-unmounts when the socket is closed and nobody answers the mount.  All of it is what libfuse does in lib/mount.c,
-so a mount looks and ends the same whoever made it.
+mount(2) where that is permitted, as root; where a mount service is (`fuse.mountservice`), by that; else fusermount3,
+which mounts for an ordinary user and passes the descriptor back over a socket.  fusermount3 also serves --auto-unmount
+for everybody: it stays, and unmounts when the socket is closed and nobody answers the mount.  All of it is what
+libfuse does in lib/mount.c, so a mount looks and ends the same whoever made it.
 
 INVARIANT: after `close` nothing of ours is mounted, and no descriptor and no process is left.
 """
@@ -22,6 +22,7 @@ import subprocess
 from collections.abc import Set
 from pathlib import Path
 
+from s3mount.fuse import mountservice
 from s3mount.fuse.handshake import MAX_PAGES, InitRequest, Wishes, agree
 from s3mount.fuse.mountinfo import mounted_on
 from s3mount.units import KIB
@@ -110,20 +111,32 @@ def mount(path: str, options: Set[str]) -> Device:
     Raises:
         OSError: the kernel or fusermount3 refused, or one of them is missing.
     """
+    if mountservice.is_there():
+        fd = mountservice.mount(options)
+        device = Device(fd, path)
+        if mounted_on(path) is None:
+            device.abort()
+            raise OSError(errno.EXDEV, "mounted for the host, and not visible here: its root must be shared", path)
+        return device
     if "auto_unmount" not in options:
         with contextlib.suppress(PermissionError):
-            return Device(_mount_directly(path, options), path)
+            return Device(mount_for(os.getuid(), os.getgid(), path, options), path)
     return _mount_by_helper(path, options)
 
 
-def _mount_directly(path: str, options: Set[str]) -> int:
+def mount_for(uid: int, gid: int, path: str, options: Set[str]) -> int:
+    """Mount by mount(2) for a user, who need not be this one; the descriptor.
+
+    Raises:
+        OSError: the kernel refused.
+    """
     names = dict(each.split("=", 1) for each in options if "=" in each)
     flags = sum(bit for name, bit in _FLAGS.items() if name in options)
     data = sorted(_translated(options) - _FLAGS.keys())
     data = [each for each in data if not each.startswith(_NOT_FOR_KERNEL)]
     root_mode = stat.S_IFMT(os.stat(path).st_mode)
     fd = os.open(_DEVICE, os.O_RDWR | os.O_CLOEXEC)
-    owner = [f"fd={fd}", f"rootmode={root_mode:o}", f"user_id={os.getuid()}", f"group_id={os.getgid()}"]
+    owner = [f"fd={fd}", f"rootmode={root_mode:o}", f"user_id={uid}", f"group_id={gid}"]
     arguments = (names["fsname"], path, f"fuse.{names['subtype']}")
     if _libc.mount(*map(os.fsencode, arguments), ctypes.c_ulong(flags), ",".join(owner + data).encode()) != 0:
         error = ctypes.get_errno()
@@ -214,6 +227,9 @@ def abort(path: str) -> None:
 
     Another user than root can only where fusectl is mounted, whose files are the mount's owner's.
     """
+    if mountservice.is_there():
+        mountservice.ask("abort")
+        return
     if os.geteuid() == 0:
         _libc.umount2(os.fsencode(path), _MNT_FORCE)  # says "busy", and does it all the same
         return
@@ -225,5 +241,8 @@ def abort(path: str) -> None:
 
 def unmount(path: str) -> None:
     """Detach whatever is mounted there; in the background if it is busy.  Never fails: there may be nothing."""
+    if mountservice.is_there():
+        mountservice.ask("unmount")
+        return
     if _libc.umount2(os.fsencode(path), _MNT_DETACH) != 0 and ctypes.get_errno() == errno.EPERM:
         subprocess.run([_HELPER, "-u", "-q", "-z", "--", path], check=False, capture_output=True)

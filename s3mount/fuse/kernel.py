@@ -9,6 +9,8 @@ the log with the command.
 import logging
 from pathlib import Path
 
+from s3mount.fuse import mountservice
+
 log = logging.getLogger(__name__)
 
 #: Measured: 3.3 GB/s with 128, 4.4 GB/s with 1,024, less again with 16,384.
@@ -31,6 +33,8 @@ def set_read_ahead(device: str, kib: int) -> bool:
     try:
         path.write_text(f"{kib}\n", encoding="ascii")
     except OSError as error:
+        if mountservice.is_there() and mountservice.ask("read-ahead", kib=kib):
+            return True
         log.info("read-ahead stays at the kernel's default (%s); as root: echo %d > %s", error.strerror, kib, path)
         return False
     return True

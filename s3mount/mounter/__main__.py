@@ -37,7 +37,7 @@ def main(fd: int, pid: int) -> int:
     stream = os.environ.get("JOURNAL_STREAM", "")
     config = LogConfig(directory, hello.is_debug, hello.is_log_off, is_json=hello.is_log_json, journal_stream=stream)
     crew = Crew(hello, message.descriptors, Offspring(pid, channel), time.perf_counter)
-    manager = ServiceManager(os.environ.get("NOTIFY_SOCKET"))
+    manager = ServiceManager.of(os.environ)
     try:
         with logging_to(config, is_foreground=hello.is_foreground) as log:
             return Mounter(hello, crew, manager, log).run()

@@ -10,7 +10,8 @@ are, in the order in which a mount comes to be:
     mounter → daemon   mounted    the device, and the INIT message for libfuse
                        refused    and why; the daemon lets libfuse mount, and the mounter only waits for its end
     daemon → mounter   ready      the mount answers; with what a later daemon need not find out again
-                       stopping   somebody asked it to
+                       status     what it does, in one line
+                       stopping   somebody asked it to, and how long that may take
     mounter → daemon   take over  the first message to a later daemon: `Hello`, what was said with `ready`, the files
     daemon → mounter   prepared   everything is done that does not need the device
                        failed     and why; it ends

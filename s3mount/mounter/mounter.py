@@ -32,7 +32,7 @@ from s3mount.mounter.watchdog import Step, Watchdog
 
 log = logging.getLogger(__name__)
 
-#: Seconds from a stop to the kill: unmounting and calls in flight get 5 each, and systemd kills after 30.
+#: Seconds from a stop to the kill, unless the daemon says that it needs more: for uploads.
 _STOP_S = 15.0
 #: Seconds from the kill of a daemon that hangs until it is not waited for: it may be stuck in the kernel.
 _DIE_S = 2.0
@@ -65,7 +65,7 @@ class Mounter:
         self._crew = crew
         self._watchdog = Watchdog(hello.mount_point, hello.hang_timeout_s, clock)
         self._device: LentDevice | None = None
-        self._renewal = Renewal(crew)
+        self._renewal = Renewal(crew, manager)
         self._predecessor: Offspring | None = None
         self._silent_at = 0.0
         self._kill_at = math.inf
@@ -82,6 +82,7 @@ class Mounter:
                 for each in self._crew.members:
                     self._listen(each)
                 self._look_after()
+                self._manager.beat(self._clock(), is_well=not self._watchdog.is_suspicious)
         self._watchdog.close()
         self._crew.close()
         if self._device is not None:
@@ -105,7 +106,7 @@ class Mounter:
         for fd in (self._signals.fileno(), *self._crew.filenos):
             poll.register(fd, select.POLLIN)
         watch_at = self._watchdog.due_at() if self._is_watched else math.inf
-        next_at = min(self._kill_at, self._abandon_at, self._crew.due_at, watch_at)
+        next_at = min(self._kill_at, self._abandon_at, self._crew.due_at, watch_at, self._manager.beat_at)
         poll.poll(None if next_at == math.inf else max(0.0, next_at - self._clock()) * 1000 + 1)
 
     def _obey(self, number: int) -> None:
@@ -141,10 +142,14 @@ class Mounter:
             daemon.reason = facts["reason"]
         elif message.kind == "busy":
             self._watchdog.excuse(**facts)
+        elif message.kind == "status":
+            self._manager.status(**facts)
         elif message.kind == "memory":
             self._crew.make_room(is_needed=facts["is_short"] and not self._renewal.is_under_way)
-        elif message.kind == "stopping":
+        elif message.kind == "stopping" and daemon is self._crew.serving:
             self._manager.stopping()
+            if self._is_stopping:
+                self._kill_at = max(self._kill_at, self._clock() + facts.get("patience_s", 0.0))
         elif message.kind == "restart":
             self._renewal.begin(can_take_over=self._device is not None)
         elif message.kind == "drained" and daemon is self._crew.serving:

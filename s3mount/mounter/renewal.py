@@ -8,6 +8,7 @@ import logging
 
 from s3mount.mounter.crew import Crew
 from s3mount.mounter.offspring import Offspring
+from s3mount.mounter.sdnotify import ServiceManager
 
 log = logging.getLogger(__name__)
 
@@ -15,8 +16,9 @@ log = logging.getLogger(__name__)
 class Renewal:
     """Of one mount; a second request replaces the first."""
 
-    def __init__(self, crew: Crew) -> None:
+    def __init__(self, crew: Crew, manager: ServiceManager) -> None:
         self._crew = crew
+        self._manager = manager
         self._newcomer: Offspring | None = None
 
     @property
@@ -26,6 +28,8 @@ class Renewal:
 
     def begin(self, *, can_take_over: bool) -> None:
         """Start a new one."""
+        if self._crew.facts is not None:
+            self._manager.reloading()
         self._newcomer = self._crew.renew_standby() if can_take_over else None
         if self._newcomer is None:
             self._refuse("no process can be started" if can_take_over else "libfuse made this mount")
@@ -46,5 +50,7 @@ class Renewal:
     def _refuse(self, reason: str) -> None:
         self._newcomer = None
         log.error("not restarted: %s", reason)
+        if self._crew.facts is not None:
+            self._manager.reloaded()
         if self._crew.serving is not None:
             self._crew.serving.tell("cannot", reason=reason)

@@ -2,12 +2,17 @@
 service and gives to the next process of it (sd_listen_fds(3), file descriptor store).
 """
 
+import math
 import os
+import re
 import socket
+import time
 from collections.abc import Iterable, Mapping, MutableMapping
 
 #: sd_listen_fds(3): the first descriptor that is passed.
 _FIRST = 3
+#: Signs of life within the time after which there must have been one: one may be late.
+_BEATS = 3
 
 
 class ServiceManager:
@@ -15,15 +20,48 @@ class ServiceManager:
 
     Args:
         address: the value of NOTIFY_SOCKET; a path, or `@name` in the abstract namespace.
+        watchdog_usec, watchdog_pid: the values of WATCHDOG_USEC and WATCHDOG_PID (sd_watchdog_enabled(3)).
+
+    Attributes:
+        beat_every_s: how often to call `beat`; infinity when nobody listens for it.
+        beat_at: when to call it next, on the caller's clock.
     """
 
-    def __init__(self, address: str | None) -> None:
+    def __init__(self, address: str | None, watchdog_usec: str | None = None, watchdog_pid: str | None = None) -> None:
         self._address = "\0" + address[1:] if address and address.startswith("@") else address
         self._is_stopping = False
+        is_meant = bool(address) and watchdog_pid in (None, str(os.getpid()))
+        is_watched = is_meant and re.fullmatch("[1-9][0-9]{0,15}", watchdog_usec or "") is not None
+        self.beat_every_s = int(watchdog_usec or 0) / 1e6 / _BEATS if is_watched else math.inf
+        self.beat_at = -math.inf if is_watched else math.inf
+
+    @classmethod
+    def of(cls, environ: Mapping[str, str]) -> "ServiceManager":
+        """The one that started this process."""
+        return cls(*map(environ.get, ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")))
 
     def ready(self, status: str) -> None:
         """The mount answers."""
         self._send(f"READY=1\nSTATUS={status}")
+
+    def status(self, status: str) -> None:
+        """What it does now, in one line."""
+        self._send(f"STATUS={status}")
+
+    def beat(self, now: float, *, is_well: bool) -> None:
+        """A sign of life, if it is time for one: without them the service is restarted."""
+        if now >= self.beat_at:
+            self.beat_at = now + self.beat_every_s
+            if is_well:
+                self._send("WATCHDOG=1")
+
+    def reloading(self) -> None:
+        """It is being renewed, until `ready` is said again."""
+        self._send(f"RELOADING=1\nMONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
+
+    def reloaded(self) -> None:
+        """It goes on as it was."""
+        self._send("READY=1")
 
     def stopping(self) -> None:
         """The mount is on its way out; said once, whoever finds it out first."""

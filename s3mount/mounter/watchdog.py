@@ -56,6 +56,11 @@ class Watchdog:
         self._condemned = 0
         self._answers_then = 0
 
+    @property
+    def is_suspicious(self) -> bool:
+        """Whether nobody has answered for so long that whoever serves is about to be replaced."""
+        return self._suspected_at is not None
+
     def due_at(self) -> float:
         """When to look next."""
         if not self._timeout_s:

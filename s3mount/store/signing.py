@@ -23,11 +23,13 @@ class CredentialSource:
 
     Attributes:
         newest: the credentials as of the last refresh, the same object until they change.
+        method: botocore's name of the provider.
     """
 
     def __init__(self, credentials: Any) -> None:
         self._credentials = credentials
         self.newest: Any = None
+        self.method = str(credentials.method)
 
     async def refresh(self) -> None:
         """Renew the credentials if botocore finds them old.

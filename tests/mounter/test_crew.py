@@ -104,7 +104,7 @@ def test_nobody_stands_by_while_memory_is_short(bench: Bench) -> None:
 
 def test_only_one_that_serves_is_drained(bench: Bench) -> None:
     """A daemon that was called and does not serve yet is not told to drain, which it could not do, until it serves."""
-    renewal = Renewal(bench.crew)
+    renewal = Renewal(bench.crew, ServiceManager(None))
     renewal.begin(can_take_over=True)
     assert bench.crew.standby is not None
     bench.crew.standby.is_prepared = True
@@ -119,7 +119,7 @@ def test_only_one_that_serves_is_drained(bench: Bench) -> None:
 
 def test_a_newcomer_that_is_called_before_it_is_asked_for(bench: Bench) -> None:
     """When the daemon dies while a new one prepares itself the new one takes over, and is not drained itself."""
-    renewal = Renewal(bench.crew)
+    renewal = Renewal(bench.crew, ServiceManager(None))
     renewal.begin(can_take_over=True)
     newcomer = bench.crew.standby
     bench.process.kill()
@@ -129,3 +129,18 @@ def test_a_newcomer_that_is_called_before_it_is_asked_for(bench: Bench) -> None:
     newcomer.is_prepared = True
     renewal.go_on()
     assert bench.crew.members == [newcomer]
+
+
+def test_a_stop_waits_for_uploads(bench: Bench) -> None:
+    """A daemon that says how long its stop may take is not killed before; one that says nothing, after 15 s."""
+    mounter = Mounter(_HELLO, bench.crew, ServiceManager(None), lambda: bench.now)
+    mounter._obey(signal.SIGTERM)
+    assert mounter._kill_at == bench.now + 15.0
+    bench.theirs.send("stopping", patience_s=95.0)
+    mounter._listen(bench.daemon)
+    assert mounter._kill_at == bench.now + 95.0
+    bench.theirs.send("stopping")
+    mounter._listen(bench.daemon)
+    assert mounter._kill_at == bench.now + 95.0
+    with mounter._signals:  # closes them
+        pass

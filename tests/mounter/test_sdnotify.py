@@ -1,8 +1,10 @@
 """The service manager's protocol on real datagram sockets, alone and through the command."""
 
 import contextlib
+import math
 import os
 import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +13,9 @@ import pytest
 from s3mount.daemon.exits import ExitCode
 from s3mount.mounter.keeping import kept
 from s3mount.mounter.sdnotify import ServiceManager, take_kept
+from tests.support.ctl import COMMAND as CTL
 from tests.support.mounts import aws_environment, is_mounted, mounted
+from tests.support.processes import wait_until
 from tests.support.proxy import error_answer
 from tests.support.refusals import refusal
 from tests.support.scripted import ScriptedBucket, scripted
@@ -37,7 +41,7 @@ def said(sock: socket.socket) -> bytes:
     """The next message that is not about descriptors to keep (tests/mount/test_kept.py)."""
     while True:
         message = sock.recv(4096)
-        if not message.startswith(b"FDSTORE"):
+        if not message.startswith((b"FDSTORE", b"STATUS")):
             return message
 
 
@@ -70,6 +74,26 @@ def test_no_manager(address: str | None) -> None:
     manager = ServiceManager(address)
     manager.ready("serving")
     manager.stopping()
+
+
+def test_signs_of_life(work: Path) -> None:
+    """Three in the time after which one must have come, on the caller's clock; none from a service that is not well."""
+    address = addresses(work)[0]
+    with manager_at(address) as sock:
+        manager = ServiceManager(address, "6000000", str(os.getpid()))
+        assert manager.beat_every_s == 2
+        for now, is_well in ((100.0, True), (101.9, True), (102.0, True), (104.0, False), (106.0, True)):
+            manager.beat(now, is_well=is_well)
+        assert [said(sock) for _ in range(3)] == [b"WATCHDOG=1"] * 3
+        assert is_silent(sock)
+
+
+@pytest.mark.parametrize("usec", [None, "", "0", "-1", "²", "1e6", "9" * 5000])
+@pytest.mark.parametrize("pid", [None, "7"])
+def test_nobody_listens_for_signs_of_life(work: Path, usec: str | None, pid: str | None) -> None:
+    """What is no time, or is meant for another process, asks for none."""
+    manager = ServiceManager(str(work / "nobody"), "6000000" if pid else usec, pid)
+    assert manager.beat_at == manager.beat_every_s == math.inf
 
 
 HOSTILE = ["", "-1", "0", "²", "1e3", "9" * 5000, "x", "1 2"]
@@ -151,3 +175,31 @@ def test_stopping_is_said_when_unmounted_from_outside(work: Path) -> None:
             assert said(sock) == b"STOPPING=1"
             assert mount.process.wait(30) == 0
         assert not is_mounted(mount.path)
+
+
+@pytest.mark.mount
+def test_a_service_that_is_renewed(work: Path) -> None:
+    """A restart is RELOADING=1, then READY=1, and no STOPPING=1, which would be the end; signs of life go on."""
+    bucket = ScriptedBucket(BUCKET)
+    bucket.objects["a.txt"] = b"hello"
+    address = addresses(work)[0]
+    env = aws_environment(NOTIFY_SOCKET=address, WATCHDOG_USEC="3000000")
+    with (
+        manager_at(address) as sock,
+        scripted(bucket) as server,
+        mounted(BUCKET, work, url=server.url, env=env) as mount,
+    ):
+        sock.settimeout(60)
+        heard = [said(sock)]
+        restart = subprocess.Popen([*CTL, "restart", str(mount.path)])
+        while sum(message.startswith(b"READY=1") for message in heard) < 2 or heard[-1] != b"WATCHDOG=1":
+            heard.append(said(sock))
+        told = [message.partition(b"\n")[0] for message in heard if message != b"WATCHDOG=1"]
+        assert told == [b"READY=1", b"RELOADING=1", b"READY=1"]
+        assert restart.wait(60) == 0
+        assert (mount.path / "a.txt").read_bytes() == b"hello"
+        wait_until(lambda: "handed over after" in mount.log, 30, "the end of the old daemon")
+        assert mount.stop() == 0
+        while (last := said(sock)) == b"WATCHDOG=1":
+            pass
+        assert last == b"STOPPING=1"
