@@ -136,7 +136,7 @@ class MetadataCache:
         dropped after it was asked.
         """
         record = self.ages.record(found, asked_at)
-        self.local.forget_ghost(path)
+        self.local.ghosts.forget(path)
         self._keep(path, record)
         return record
 

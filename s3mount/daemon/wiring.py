@@ -138,7 +138,7 @@ async def components(config: MountConfig, keeper: Keeper) -> AsyncIterator[Compo
         )
         callers = Callers(filesystem.key_of)
         boundary = Boundary(config.patience.total_s + _NAMING_S, keeper.marks, callers)
-        writes = await _writing(config, Shared(connection, store, budget, nursery, filesystem.tree))
+        writes = await _writing(config, Shared(connection, store, budget, nursery, filesystem.tree, disk))
         operations = _operations(filesystem, boundary, writes)
         quarantine = Quarantine(operations, keeper.marks, filesystem)
         quarantine.take_over(by_own_fault=keeper.is_to_blame)
