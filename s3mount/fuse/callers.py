@@ -156,9 +156,11 @@ class Callers:
         if known is not None:
             self._time.closed(known.opener.pid, self._clock())
             if known.is_file:
-                self._opens_without_reads += known.is_read and known.n_bytes == 0
-                self._files.add(self._key_of(known.inode) or "", known.n_bytes)
-                self._openers.add(known.opener, known.n_bytes)
+                if known.n_bytes:
+                    self._files.add(self._key_of(known.inode) or "", known.n_bytes)
+                    self._openers.add(known.opener, known.n_bytes)
+                else:
+                    self._opens_without_reads += known.is_read
         return handle
 
     @contextmanager
@@ -198,7 +200,7 @@ class Callers:
         return self._time.seconds(self._clock())
 
     def files(self) -> dict[str, Use]:
-        """By key; of files that nobody has open only the largest are known."""
+        """By key; of files that nobody has open, those with most bytes, and no open without any."""
         return self._uses(self._files.largest(_MAX_NOTED), lambda known: self._key_of(known.inode) or "")
 
     def openers(self) -> dict[Opener, Use]:

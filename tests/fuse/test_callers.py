@@ -126,7 +126,7 @@ def test_files_and_openers_by_bytes() -> None:
     assert callers.openers() == {me: Use(5, 3, 2)}
     for handle in (11, 12, 13):
         callers.closed(handle)
-    assert callers.files() == {"a": Use(5, 2, 0), "b\x1b": Use(0, 1, 0)}
+    assert callers.files() == {"a": Use(5, 1, 0)}
     found = callers.statistics()
     assert (found.opens, found.opens_without_reads, found.bytes_delivered) == (3, 2, 5)
     assert callers.reader_seconds() == {os.getpgrp(): ReaderSeconds(4.0, 0.0)}
