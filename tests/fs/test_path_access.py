@@ -57,8 +57,8 @@ EVERYTHING = ("create", "mkdir", "overwrite", "rename", "unlink")
 
 @pytest.mark.parametrize("switches", [RW, WritePolicy(is_read_only=False)], ids=["rw", "none"])
 async def test_who_may_write_where(tmp_path: Path, switches: WritePolicy) -> None:
-    """821. Under `access = "read-only"` nothing is made, changed or removed (EROFS), under `access = "rw"` everything may
-    be, whatever the mount's switches are; elsewhere these count.
+    """821. Under `access = "read-only"` nothing is made, changed or removed (EROFS), under `access = "rw"` everything
+    may be, whatever the mount's switches are; elsewhere these count.
     """
     policy = WritePolicy(switches.is_read_only, is_rw=switches.is_rw, paths=PATHS)
     elsewhere = {} if switches.is_rw else dict.fromkeys(("overwrite", "rename", "unlink"), NotAllowed)
