@@ -4,9 +4,6 @@
     a directory made here     S3 has nothing until something is in it
     a name that was removed   the DELETE is on its way
 
-And which directories were removed a while ago: some servers go on listing them, with nothing below (SeaweedFS keeps its
-own directories for minutes).  Such a ghost is not believed until S3 says what is below it.
-
 INVARIANT: a name is one of them at most; the file under a path is the inode with that key.
 """
 
@@ -15,13 +12,11 @@ from dataclasses import dataclass
 from enum import Enum
 
 from s3mount.cache.answers import Absence, Record
+from s3mount.cache.ghosts import Ghosts
 from s3mount.core.inode import Inode
 from s3mount.core.keys import SEPARATOR, split_key
 from s3mount.core.listing import Entry
 
-#: Seconds for which a removed directory is not believed in, and how many are remembered.
-GHOST_S = 600.0
-_MAX_GHOSTS = 100_000
 #: Seconds for which the kernel may use such an answer; what changes it here changes it in the kernel.
 _GOOD_S = 1.0
 
@@ -45,12 +40,15 @@ class LocalNames:
 
     Args:
         timer: of the metadata cache.
+
+    Attributes:
+        ghosts: directories that were removed here.
     """
 
     def __init__(self, timer: Callable[[], float]) -> None:
         self._timer = timer
         self._names: dict[str, dict[str, Inode | _Special]] = {}
-        self._ghosts: dict[str, float] = {}  # path → until when
+        self.ghosts = Ghosts(timer)
 
     # -- asked of it ----------------------------------------------------------------------------
 
@@ -78,19 +76,11 @@ class LocalNames:
     def corrected(self, directory_key: str, listed: Sequence[Entry | None]) -> Sequence[Entry | None]:
         """Entries of a listing as they are here; None for one that is removed."""
         names = self._names.get(directory_key)
-        if self._ghosts:
-            listed = [None if entry and self.is_ghost(directory_key, entry) else entry for entry in listed]
+        if self.ghosts:
+            listed = [None if entry and self.ghosts.has(directory_key, entry) else entry for entry in listed]
         if names is None:
             return listed
         return [entry and _corrected(entry, names.get(entry.name)) for entry in listed]
-
-    def is_ghost(self, directory_key: str, entry: Entry) -> bool:
-        """Whether an entry of a listing is a directory that was removed here."""
-        return entry.found is None and self.was_removed(directory_key + entry.name)
-
-    def was_removed(self, path: str) -> bool:
-        """Whether a directory was removed here, so that it is not believed in."""
-        return self._ghosts.get(path, 0.0) > self._timer()
 
     def is_directory(self, key: str) -> bool:
         """Whether a directory is there by what is known here."""
@@ -126,25 +116,13 @@ class LocalNames:
         """A directory is there, whatever S3 has."""
         path = key.removesuffix(SEPARATOR)
         if path and not isinstance(self._known(path), Inode):
-            self.forget_ghost(path)
+            self.ghosts.forget(path)
             self._put(path, _Special.DIRECTORY)
 
     def forget_directory(self, key: str) -> None:
         """It is gone, or S3 knows it."""
         if self.is_directory(key):
             self._drop(key.removesuffix(SEPARATOR))
-
-    def add_ghost(self, key: str) -> None:
-        """A directory was removed."""
-        if len(self._ghosts) >= _MAX_GHOSTS:
-            del self._ghosts[next(iter(self._ghosts))]
-        path = key.removesuffix(SEPARATOR)
-        self._ghosts.pop(path, None)
-        self._ghosts[path] = self._timer() + GHOST_S
-
-    def forget_ghost(self, path: str) -> None:
-        """A directory is there."""
-        self._ghosts.pop(path, None)
 
     def add_removed(self, path: str) -> None:
         """Nothing is there any more, and S3 is about to learn it."""
@@ -174,6 +152,7 @@ class LocalNames:
 
     def check_invariants(self) -> None:
         """Raises ValueError when a file is not under its key."""
+        self.ghosts.check_invariants()
         for directory_key, names in self._names.items():
             for name, known in names.items():
                 if isinstance(known, Inode) and (known.key != directory_key + name or known.is_orphan):

@@ -139,7 +139,7 @@ class MetadataCache:
         dropped after it was asked.
         """
         record = self.ages.record(path, found, asked_at)
-        self.local.forget_ghost(path)
+        self.local.ghosts.forget(path)
         self._keep(path, record)
         return record
 

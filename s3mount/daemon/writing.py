@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 
 import trio
 
+from s3mount.cache.disk import DiskCache
 from s3mount.cache.threads import CallThreads
 from s3mount.config import MountConfig
+from s3mount.core.attrs import ObjectId
 from s3mount.core.policies import PathPolicies
 from s3mount.fs.budget import ByteBudget
 from s3mount.fs.draft_content import DraftTools
@@ -33,6 +35,7 @@ from s3mount.store.patient import PatientStore
 from s3mount.store.patient_writer import PatientWriter
 from s3mount.store.retries import Retries
 from s3mount.store.s3_writer import S3Writer
+from s3mount.store.writing import Body, size_of
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +103,19 @@ class Shared:
     budget: ByteBudget
     nursery: trio.Nursery
     tree: Tree
+    disk: DiskCache | None
     policies: PathPolicies
+
+
+def _remember_on(disk: DiskCache | None) -> Callable[[ObjectId, Body], None]:
+    """What was written is read from the disk cache, as if it had been read before."""
+
+    def remember(version: ObjectId, body: Body) -> None:
+        content = None if disk is None else disk.content(version, size_of(body))
+        if disk is not None and content is not None:
+            disk.put(content, 0, b"".join(body))
+
+    return remember
 
 
 def writing(mount: MountConfig, shared: Shared) -> Writing:
@@ -114,7 +129,7 @@ def writing(mount: MountConfig, shared: Shared) -> Writing:
     writer = PatientWriter(guarded, Retries(mount.patience), last)
     room = WriteRoom(shared.budget)
     counts = StreamStatistics()
-    streams = StreamTools(writer, room, shared.nursery, config.part_size, counts)
+    streams = StreamTools(writer, room, shared.nursery, config.part_size, counts, _remember_on(shared.disk))
     spool = Spool(config.spool, CallThreads(_SPOOL_THREADS, "spool"))
     written = WrittenInodes(shared.tree)
     tools = DraftTools(

@@ -106,8 +106,8 @@ class DirectoryLister:
     async def _look_for_ghosts(self, directory_key: str, scan: DirectoryScan, offset: int) -> None:
         """Believe again in directories that were removed here, where S3 has something below them."""
         for entry in scan.entries.some_from(offset) if offset < len(scan.entries) else []:
-            if self._cache.local.is_ghost(directory_key, entry) and await self.has_key(directory_key + entry.name):
-                self._cache.local.forget_ghost(directory_key + entry.name)
+            if self._cache.local.ghosts.has(directory_key, entry) and await self.has_key(directory_key + entry.name):
+                self._cache.local.ghosts.forget(directory_key + entry.name)
 
     async def has_key(self, path: str) -> bool:
         """Whether S3 has anything below a path.
@@ -118,8 +118,8 @@ class DirectoryLister:
         return not (await self._store.list_page(path + SEPARATOR, delimiter="", max_keys=1)).is_empty
 
     def was_removed(self, path: str) -> bool:
-        """See `LocalNames.was_removed`."""
-        return self._cache.local.was_removed(path)
+        """Whether a directory was removed here, and may be a ghost."""
+        return path in self._cache.local.ghosts
 
     def _some_from(self, directory: OpenDirectory, scan: DirectoryScan, offset: int) -> Sequence[Entry | None]:
         if offset < len(scan.entries):

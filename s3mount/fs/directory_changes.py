@@ -75,7 +75,7 @@ class DirectoryChanges:
         tree.shown.removed(key)
         removals.directory_removed(key)
         self._kept.removed(key)
-        tree.cache.local.add_ghost(key)
+        tree.cache.local.ghosts.add(key)
         if has_marker:
             removals.add(path, key)
         else:

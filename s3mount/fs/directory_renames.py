@@ -210,7 +210,7 @@ class DirectoryRenames:
             tree.cache.local.forget_removed(path)
             tree.cache.drop_below(job.old_key)
             if is_gone:
-                tree.cache.local.add_ghost(job.old_key)
+                tree.cache.local.ghosts.add(job.old_key)
                 tree.cache.put_absent(path, tree.cache.now())
             else:
                 tree.kernel.forget_name(path)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import trio
 
+from s3mount.core.attrs import ObjectId
 from s3mount.errors import StoreError
 from s3mount.fs.parts import StreamedPart, StreamStatistics
 from s3mount.fs.write_room import WriteRoom
@@ -19,8 +20,14 @@ from s3mount.store.writing import Attributes, Body, Condition, Upload, Writer, W
 
 #: Told of (offset, bytes) of each part that S3 has, before they may be dropped.
 Keep = Callable[[int, Body], Awaitable[None]]
+#: Told of a version and all of its bytes.
+Remember = Callable[[ObjectId, Body], None]
 #: Seconds for the parts of an abandoned upload to stop.
 _STOP_S = 5.0
+
+
+def _forget(_version: ObjectId, _body: Body) -> None:
+    """Nothing is kept."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,7 @@ class StreamTools:
         nursery: the mount's; parts are sent in it.
         part_size: of the first parts; at least `core.uploads.MIN_PART`.
         counts: added to.
+        remember: told of the content of an object that was made whole, by one request.
     """
 
     writer: Writer
@@ -38,6 +46,7 @@ class StreamTools:
     nursery: trio.Nursery
     part_size: int
     counts: StreamStatistics
+    remember: Remember = _forget
 
 
 class PartSender:

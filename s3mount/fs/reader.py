@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from s3mount.core.inode import Inode
 from s3mount.core.ranges import ByteRange
 from s3mount.core.readahead import SMALL_FILE
+from s3mount.errors import ObjectChanged
 from s3mount.fs.blocks import BlockStore
 from s3mount.fs.objects import OpenObject
 
@@ -106,6 +107,14 @@ class FileReader:
         if self.inode.unsaved is not None:
             with limit():
                 return memoryview(await self.inode.unsaved.read(offset, length))
+        try:
+            return await self._read(offset, length, limit)
+        except ObjectChanged:
+            if self.inode.found is None or self.inode.found.id == self._found.id:
+                raise
+            return await self._read(offset, length, limit)  # it was renamed or written here meanwhile
+
+    async def _read(self, offset: int, length: int, limit: Limit) -> memoryview:
         self._follow()
         wanted = ByteRange(min(offset, self._size), min(offset + length, self._size))
         content = await self._blocks.read_disk(self._opened, wanted) if self._blocks.has_disk else None

@@ -152,6 +152,7 @@ class SpooledContent:
             await room.take(self.size)
             body = await self._body(ByteRange(0, self.size))
             written = await self._tools.streams.writer.put(key, body, condition, attributes)
+            self._tools.streams.remember(written.id, body)
         finally:
             room.close()
         self._tools.streams.counts.puts += 1

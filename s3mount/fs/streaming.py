@@ -185,7 +185,9 @@ class StreamingWriter:
             return await self._sender.complete([part for part in self._parts if part.span.length], condition)
         body = [piece for part in self._parts for piece in part.body()]
         self._tools.counts.puts += 1
-        return await self._tools.writer.put(self._key, body, condition, self._attributes)
+        written = await self._tools.writer.put(self._key, body, condition, self._attributes)
+        self._tools.remember(written.id, body)
+        return written
 
     def moved(self, version: ObjectId) -> None:
         """What was published, and what will be, has that key now."""

@@ -11,7 +11,7 @@ from s3mount.cache.ages import MetadataConfig
 from s3mount.core.attrs import FileAttrs
 from s3mount.core.keys import split_key
 from s3mount.core.ttl import TimeToLive
-from s3mount.errors import NameNotFound
+from s3mount.errors import NameNotFound, NotADirectory
 from s3mount.fs.budget import ByteBudget
 from s3mount.fs.draft_content import DraftTools
 from s3mount.fs.drafts import Drafts, Opening
@@ -53,8 +53,12 @@ class MountedNames:
     async def at(self, path: str) -> tuple[int, bytes]:
         """The directory that a path is in, and the name there."""
         directory_key, name = split_key(path)
-        parent = (await self.mounted.walk(directory_key[:-1])).ino if directory_key else ROOT
-        return parent, name.encode()
+        if not directory_key:
+            return ROOT, name.encode()
+        parent = await self.mounted.walk(directory_key[:-1])
+        if not stat.S_ISDIR(parent.mode):
+            raise NotADirectory(directory_key)
+        return parent.ino, name.encode()
 
     async def known(self, *paths: str) -> None:
         """Look paths up, as the kernel does before a call."""

@@ -210,6 +210,24 @@ def _statistics(rw: Bucket) -> list[str]:
     return rw.mount.log.splitlines()
 
 
+def test_what_was_written_is_in_the_disk_cache(weed: Server, work: Path) -> None:
+    """A file of at most one part that was written is read from the disk cache, also by O_DIRECT, without a GET."""
+    with bucket_on(weed, work, "--rw", "--cache", str(work / "cache")) as bucket:
+        (bucket.path / "a").write_bytes(b"x" * 100_000)
+        wait_until(lambda: _blocks(work / "cache"), 30, "a block on disk")
+        fd = os.open(bucket.path / "a", os.O_RDONLY | os.O_DIRECT)
+        with mmap.mmap(-1, 128 * 1024) as memory:
+            assert os.readv(fd, [memory]) == 100_000
+            assert memory[:100_000] == b"x" * 100_000
+        os.close(fd)
+        (line,) = [line for line in _statistics(bucket) if "requests: StoreStatistics(" in line]
+        assert " gets=0," in line.replace("(gets", " gets"), line
+
+
+def _blocks(directory: Path) -> bool:
+    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file()) > 100_000
+
+
 def test_appends_reach_s3_without_a_reader(rw: Bucket) -> None:
     """What was appended is in S3 soon after the last close, though nobody asks for it."""
     (rw.path / "log").write_bytes(b"first\n")
