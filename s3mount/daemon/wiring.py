@@ -104,8 +104,7 @@ async def components(config: MountConfig, keeper: Keeper) -> AsyncIterator[Compo
         lister = DirectoryLister(store, cache, nursery)
         if connection.root_page is not None:
             lister.remember_page(root_key, connection.root_page, connection.root_asked_at)
-        budget = ByteBudget(config.read.budget_bytes)
-        heap = HeapLimit(config.read.memory_target)
+        budget, heap = ByteBudget(config.read.budget_bytes), HeapLimit(config.read.memory_target)
         watch = MemoryWatch(budget, MemoryUse(), keeper)
 
         def grew(n_bytes: int) -> None:
