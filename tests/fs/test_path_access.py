@@ -57,8 +57,8 @@ EVERYTHING = ("create", "mkdir", "overwrite", "rename", "unlink")
 
 @pytest.mark.parametrize("switches", [RW, WritePolicy(is_read_only=False)], ids=["rw", "none"])
 async def test_who_may_write_where(tmp_path: Path, switches: WritePolicy) -> None:
-    """Under `access = "read-only"` nothing is made, changed or removed (EROFS), under `access = "rw"` everything may
-    be, whatever the mount's switches are; elsewhere these count.
+    """821. Under `access = "read-only"` nothing is made, changed or removed (EROFS), under `access = "rw"` everything
+    may be, whatever the mount's switches are; elsewhere these count.
     """
     policy = WritePolicy(switches.is_read_only, is_rw=switches.is_rw, paths=PATHS)
     elsewhere = {} if switches.is_rw else dict.fromkeys(("overwrite", "rename", "unlink"), NotAllowed)
@@ -71,7 +71,7 @@ async def test_who_may_write_where(tmp_path: Path, switches: WritePolicy) -> Non
 
 
 async def test_a_directory_with_read_only_paths_stays(tmp_path: Path) -> None:
-    """A directory is not renamed where a section could make something below it, under the old or the new name,
+    """822. A directory is not renamed where a section could make something below it, under the old or the new name,
     read-only; nor is a file moved out of or into such a place.
     """
     sections = PathPolicies([("a/keep/**", PathPolicy(is_read_only=True)), ("z/**", PathPolicy(is_read_only=True))])

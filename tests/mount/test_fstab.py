@@ -30,7 +30,7 @@ def prepared(work: Path, *lines: str) -> str:
         ln -s {helper} {sbin}/mount.fuse.s3mount
         ln -s {helper} {sbin}/mount.s3mount
         T={table}
-        mounts() {{ sed -n 's/.* - fuse.s3mount //p' /proc/self/mountinfo; }}
+        mounts() {{ grep -F ' {work}/' /proc/self/mountinfo | sed -n 's/.* - fuse.s3mount //p'; }}
     """
 
 
