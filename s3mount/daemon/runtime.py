@@ -84,7 +84,7 @@ async def _run(config: MountConfig, readiness: Readiness, keeper: Keeper, log_de
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(desk.serve)
                 nursery.start_soon(_announce, config, readiness, keeper, parts)
-                nursery.start_soon(keeper.watch, parts.boundary)
+                nursery.start_soon(keeper.watch, parts.boundary, parts.obstacle)
                 nursery.start_soon(stacks.report, dumps, parts.statistics)
                 nursery.start_soon(_stop_on_signal, signals, mount_point, parts, nursery, keeper)
                 with keeper.patience:

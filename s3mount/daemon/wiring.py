@@ -63,6 +63,10 @@ class Components:
     warmer: Warmer | None
     writing: Writing | None
 
+    def obstacle(self) -> str:
+        """See `Obstacle`."""
+        return "" if self.writing is None else self.writing.obstacle()
+
     @property
     def statistics(self) -> dict[str, Callable[[], object]]:
         """What counts, by a name for the log."""
