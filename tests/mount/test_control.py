@@ -122,5 +122,6 @@ def test_no_restart_while_files_are_written(weed: Server, work: Path) -> None:
             opened[0].write(b"two")
         assert weed.client.get_object(Bucket=bucket, Key="f0")["Body"].read() == b"one two"
         assert run_ctl("restart", mount.path).returncode == 0
+        wait_until(lambda: len(children(mount.process.pid)) == 1, 30, "the end of the daemon before")
         assert mount.daemon_pid != first
         assert (mount.path / "f0").read_bytes() == b"one two"
