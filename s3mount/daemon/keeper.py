@@ -1,6 +1,7 @@
 """Who keeps the mount while this daemon serves it: the daemon itself, or a mounter beside it (`daemon.tenant`)."""
 
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 import trio
@@ -12,6 +13,9 @@ from s3mount.fuse.marks import CallMarks
 from s3mount.fuse.options import FuseConfig
 from s3mount.fuse.session import Connection, connected
 from s3mount.mounter.sdnotify import ServiceManager
+
+#: Why a daemon that works must not be replaced now; empty when it may.
+Obstacle = Callable[[], str]
 
 
 class Keeper(Protocol):
@@ -77,11 +81,11 @@ class Keeper(Protocol):
         """Have a daemon of the installed code take over; it serves when this returns.
 
         Raises:
-            StartupError: it does not, and this one goes on.
+            StartupError: it does not, or must not now, and this one goes on.
         """
         ...
 
-    async def watch(self, boundary: Boundary) -> None:
+    async def watch(self, boundary: Boundary, obstacle: Obstacle) -> None:
         """For as long as it is served."""
         ...
 
@@ -141,7 +145,7 @@ class NoKeeper:
             "this mount has no mounter (--no-takeover), so no other daemon can take it over: mount it again"
         )
 
-    async def watch(self, boundary: Boundary) -> None:
+    async def watch(self, boundary: Boundary, obstacle: Obstacle) -> None:
         """There is nobody to watch; the service manager is told that the loop runs."""
         while True:
             self._manager.beat(trio.current_time(), is_well=True)

@@ -95,7 +95,7 @@ async def _run(config: MountConfig, readiness: Readiness, keeper: Keeper, own_lo
                 nursery.start_soon(desk.serve)
                 nursery.start_soon(meter.serve)
                 nursery.start_soon(_announce, config, readiness, keeper, parts)
-                nursery.start_soon(keeper.watch, parts.boundary)
+                nursery.start_soon(keeper.watch, parts.boundary, parts.obstacle)
                 nursery.start_soon(tell_status, _where(config, parts), keeper, parts)
                 nursery.start_soon(stacks.report, dumps, parts.statistics)
                 nursery.start_soon(_stop_on_signal, commands, signals, config, parts, nursery, keeper)

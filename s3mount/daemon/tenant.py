@@ -13,6 +13,7 @@ from typing import Any
 import trio
 
 from s3mount.core.ledger import Ledger, succeed
+from s3mount.daemon.keeper import Obstacle
 from s3mount.daemon.memory import MemoryArea
 from s3mount.errors import FuseUnavailable, StartupError
 from s3mount.fuse.boundary import Boundary
@@ -31,6 +32,8 @@ _AREAS = 2
 _ANSWER_S = 1.0
 #: Seconds until the next one serves, which is prepared.
 _RELEASE_S = 10.0
+
+_GOES_ON = "the daemon goes on as it is"
 
 
 class Tenant:
@@ -54,6 +57,7 @@ class Tenant:
         self._was_released = trio.Event()
         self._refusal: trio.Event | None = None
         self._refused_because = ""
+        self._obstacle: Obstacle = str
         self.marks = CallMarks(memories[_AREAS] if len(memories) > _AREAS else None)
         self.is_to_blame = False
         self._go: Message | None = None
@@ -137,8 +141,9 @@ class Tenant:
         """See `Keeper.memory_is_short`."""
         self._say("memory", is_short=is_short)
 
-    async def watch(self, boundary: Boundary) -> None:
+    async def watch(self, boundary: Boundary, obstacle: Obstacle) -> None:
         """Do what the mounter says, until it is gone."""
+        self._obstacle = obstacle
         while True:
             await trio.lowlevel.wait_readable(self._channel)
             message = self._channel.receive()
@@ -162,15 +167,17 @@ class Tenant:
         """Have a daemon of the installed code take over; it serves when this returns, and this one ends soon.
 
         Raises:
-            StartupError: it did not start, and this one goes on.
+            StartupError: it did not start, or must not now, and this one goes on.
         """
+        if reason := self._obstacle():
+            raise StartupError(f"{_GOES_ON}: {reason}")
         self._refusal = self._refusal or trio.Event()
         self._say("restart")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_first_of, self._was_released, nursery.cancel_scope)
             nursery.start_soon(_first_of, self._refusal, nursery.cancel_scope)
         if not self._was_released.is_set():
-            raise StartupError(f"the daemon goes on as it is: {self._refused_because}")
+            raise StartupError(f"{_GOES_ON}: {self._refused_because}")
 
     def _refuse(self, reason: str) -> None:
         self._refused_because = reason
@@ -181,6 +188,10 @@ class Tenant:
     async def _drain(self) -> None:
         """Read no more requests; where the kernel sends them again, those that wait for S3 are left to the next."""
         if self._device is None:
+            return
+        if reason := self._obstacle():
+            log.error("not restarted: %s", reason)
+            self._refuse(reason)
             return
         self._is_draining = True
         await stop_reading(self._device.fd)

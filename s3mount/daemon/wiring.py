@@ -68,6 +68,10 @@ class Components:
     waits: ReaderWaits
     patient: PatientStore
 
+    def obstacle(self) -> str:
+        """See `Obstacle`."""
+        return "" if self.writing is None else self.writing.obstacle()
+
     @property
     def statistics(self) -> dict[str, Callable[[], object]]:
         """What counts, by a name for the log."""

@@ -86,6 +86,11 @@ class Writing:
         """Keys of the files that programs write."""
         return [draft.key for draft in self._drafts.below("") if draft.is_unsaved and draft.users]
 
+    def obstacle(self) -> str:
+        """Why no other daemon may take over now: it would not have the files that are open to be written."""
+        keys = [draft.key for draft in self._drafts.below("") if draft.users]
+        return f"programs have files open to write them, close them first: {_some(keys)}" if keys else ""
+
     async def finish(self) -> None:
         """Wait for who writes, and save what is not in S3."""
         until = trio.current_time() + _CLOSE_S

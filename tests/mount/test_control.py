@@ -1,7 +1,9 @@
 """The control socket of real mounts: it comes and goes with the daemon, and is the mount's own."""
 
 import json
+import signal
 import socket
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -96,3 +98,30 @@ def test_no_place_for_a_socket(weed: Server, work: Path) -> None:
         assert rundir.is_answering(control.path)
     finally:
         control.close()
+
+
+def test_no_restart_while_files_are_written(weed: Server, work: Path) -> None:
+    """While files are open to be written, neither s3mountctl restart nor SIGUSR2 replaces the daemon: one line names
+    up to five of them, the write goes on, and after it the restart works."""
+    bucket = weed.make_bucket()
+    with mounted(bucket, work, "--rw", url=weed.url) as mount:
+        first = mount.daemon_pid
+        with ExitStack() as stack:
+            opened = [stack.enter_context(open(mount.path / f"f{number}", "wb", buffering=0)) for number in range(7)]
+            opened[0].write(b"one ")
+            answer = run_ctl("restart", mount.path)
+            assert answer.returncode == 1
+            assert answer.stderr == (
+                "s3mountctl: the daemon goes on as it is: programs have files open to write them, close them first: "
+                "'f0', 'f1', 'f2', 'f3', 'f4' and 2 more\n"
+            )
+            mount.process.send_signal(signal.SIGUSR2)
+            wait_until(lambda: bool(mount.warnings()), 60, "the refusal")
+            assert ["not restarted: programs have files" in line for line in mount.warnings()] == [True]
+            assert mount.daemon_pid == first
+            opened[0].write(b"two")
+        assert weed.client.get_object(Bucket=bucket, Key="f0")["Body"].read() == b"one two"
+        assert run_ctl("restart", mount.path).returncode == 0
+        wait_until(lambda: len(children(mount.process.pid)) == 1, 30, "the end of the daemon before")
+        assert mount.daemon_pid != first
+        assert (mount.path / "f0").read_bytes() == b"one two"
