@@ -100,7 +100,7 @@ def restart(mount: str, as_json: bool) -> None:  # noqa: FBT001
     _run("restart", mount, (), is_whole=True, as_json=as_json)
 
 
-@main.command(name="list")
+@main.command(name="list", short_help="Show the mounts of this host and their daemons.")
 @JSON
 def list_mounts(as_json: bool) -> None:  # noqa: FBT001
     """Show the mounts of this host, and whether their daemons answer."""
