@@ -102,7 +102,7 @@ def restart(mount: str, as_json: bool) -> None:  # noqa: FBT001
 
 
 @main.command(short_help="Show uploads that a crash left, or abort them.")
-@click.argument("mount", metavar="[MOUNT]", required=False, type=click.Path())
+@click.argument("mount", metavar="[MOUNT]", required=False, type=str)
 @click.option("--abort", "is_aborting", is_flag=True, help="Abort them.")
 @JSON
 def uploads(mount: str | None, is_aborting: bool, as_json: bool) -> None:  # noqa: FBT001
@@ -116,7 +116,7 @@ def uploads(mount: str | None, is_aborting: bool, as_json: bool) -> None:  # noq
     _run("uploads", mount or there[0], (), is_whole=True, as_json=as_json, is_aborting=is_aborting)
 
 
-@main.command(name="list")
+@main.command(name="list", short_help="Show the mounts of this host and their daemons.")
 @JSON
 def list_mounts(as_json: bool) -> None:  # noqa: FBT001
     """Show the mounts of this host, and whether their daemons answer."""

@@ -80,7 +80,7 @@ def test_the_mount_is_visible_outside(weed: Server, open_work: Path) -> None:
     assert result.returncode == 0, (result.stderr, told)
     options, content = result.stdout.split("\n")
     assert content == "onetwo"
-    assert {"nosuid", "nodev", "ro", f"user_id={NOBODY}"} <= set(options.split(","))
+    assert {"nosuid", "nodev", f"user_id={NOBODY}"} <= set(options.split(","))
     assert "serves the mount" in told
 
 

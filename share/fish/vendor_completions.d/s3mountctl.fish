@@ -92,7 +92,7 @@ complete -c s3mountctl -n '_shtab_s3mountctl_using evict' -l json -d 'Print ever
 complete -c s3mountctl -n '_shtab_s3mountctl_using evict' -s h -l help -d 'Show this message and exit.'
 complete -c s3mountctl -n '_shtab_s3mountctl_using evict; and test $_shtab_s3mountctl_npos -eq 0' -ka "(__fish_complete_directories)" -d mount
 complete -c s3mountctl -n '_shtab_s3mountctl_using evict; and test $_shtab_s3mountctl_npos -ge 1' -ka "(__fish_complete_path (commandline -ct))" -d paths
-complete -c s3mountctl -n '_shtab_s3mountctl_using; and test $_shtab_s3mountctl_npos -eq 0' -a list -d 'Show the mounts of this host, and whether their daemons answer.'
+complete -c s3mountctl -n '_shtab_s3mountctl_using; and test $_shtab_s3mountctl_npos -eq 0' -a list -d 'Show the mounts of this host and their daemons.'
 complete -c s3mountctl -n '_shtab_s3mountctl_using list' -l json -d 'Print every event as a line of JSON.'
 complete -c s3mountctl -n '_shtab_s3mountctl_using list' -s h -l help -d 'Show this message and exit.'
 complete -c s3mountctl -n '_shtab_s3mountctl_using; and test $_shtab_s3mountctl_npos -eq 0' -a refresh -d 'Forget names and attributes: the next use asks S3.'
