@@ -125,7 +125,9 @@ async def components(config: MountConfig, keeper: Keeper) -> AsyncIterator[Compo
             give_back=trim,
         )
         boundary = Boundary(config.patience.total_s + _NAMING_S, keeper.marks)
-        writes = await _writing(config, Shared(connection, store, budget, nursery, filesystem.tree, disk))
+        writes = await _writing(
+            config, Shared(connection, store, budget, nursery, filesystem.tree, disk, keeper.marks.interrupted())
+        )
         operations = _operations(filesystem, boundary, writes)
         quarantine = Quarantine(operations, keeper.marks, filesystem)
         quarantine.take_over(by_own_fault=keeper.is_to_blame)
