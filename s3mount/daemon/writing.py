@@ -6,7 +6,7 @@ program wrote before it was killed.  Both are bounded, and the log says what is 
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -17,14 +17,17 @@ from s3mount.cache.threads import CallThreads
 from s3mount.config import MountConfig
 from s3mount.core.attrs import ObjectId
 from s3mount.core.policies import PathPolicies
+from s3mount.errors import StoreError
 from s3mount.fs.budget import ByteBudget
 from s3mount.fs.draft_content import DraftTools
 from s3mount.fs.drafts import Drafts
 from s3mount.fs.file_writes import FileWrites
+from s3mount.fs.interrupted import InterruptedCall, InterruptedCalls
 from s3mount.fs.left_uploads import LeftUploads
 from s3mount.fs.namespace import Namespace, NamespaceConfig
 from s3mount.fs.part_sender import StreamTools
 from s3mount.fs.parts import StreamStatistics
+from s3mount.fs.repeated_names import RepeatedNames
 from s3mount.fs.spool import Spool
 from s3mount.fs.spooled import SpoolTools
 from s3mount.fs.tree import Tree
@@ -103,7 +106,10 @@ class Writing:
     async def save(self) -> None:
         """Save what is not in S3 as it is."""
         with trio.move_on_after(_SAVE_S) as limit:
-            await self.names.sync()
+            try:
+                await self.names.sync()
+            except StoreError as error:
+                log.warning("not all that was removed is gone in S3: %s", error)
             failed = await self._drafts.finish()
             if failed:
                 log.error("not in S3: %s", _some(failed))
@@ -132,6 +138,7 @@ class Shared:
     tree: Tree
     disk: DiskCache | None
     policies: PathPolicies
+    interrupted: Sequence[InterruptedCall]
 
 
 def _remember_on(disk: DiskCache | None) -> Callable[[ObjectId, Body], None]:
@@ -173,7 +180,7 @@ def writing(mount: MountConfig, shared: Shared) -> Writing:
         watch=written,
     )
     drafts = Drafts(tools, shared.nursery)
-    names = Namespace(
+    names = RepeatedNames(
         shared.tree,
         drafts,
         policy,
@@ -182,6 +189,7 @@ def writing(mount: MountConfig, shared: Shared) -> Writing:
         shared.nursery,
         NamespaceConfig(config.has_markers, config.rename_dir_limit),
     )
+    names.interrupted = InterruptedCalls(shared.interrupted, trio.current_time)
     files = FileWrites(shared.tree, drafts, written, policy, config.headers, names.removals.settle)
     left = LeftUploads(records, writer, time.time)
     statistics: dict[str, Callable[[], object]] = {

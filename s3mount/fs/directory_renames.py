@@ -13,7 +13,6 @@ What another host adds or replaces below the old name after it was listed may st
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 import trio
 
@@ -24,6 +23,7 @@ from s3mount.errors import DirectoryNotEmpty, NameNotFound, NotAllowed, ObjectCh
 from s3mount.fs.copies import Copies
 from s3mount.fs.drafts import Drafts
 from s3mount.fs.kept_directories import KeptDirectories
+from s3mount.fs.rename_job import RenameJob
 from s3mount.fs.tree import Tree
 from s3mount.store.base import MAX_PAGE, ObjectStore
 from s3mount.store.writing import MAX_DELETES, Writer
@@ -32,26 +32,6 @@ from s3mount.store.writing import MAX_DELETES, Writer
 _AT_ONCE = 32
 #: Renames that failed and may be asked again.
 _MAX_UNFINISHED = 8
-
-
-@dataclass
-class _Job:
-    """One rename.
-
-    Attributes:
-        begun: keys that were or may have been made.
-        copied: by the key it was copied from, the version that was, and what it is now.
-        deleted: keys that nothing has any more.
-    """
-
-    old_key: str
-    new_key: str
-    begun: set[str] = field(default_factory=set)
-    copied: dict[str, tuple[ObjectStat, ObjectStat]] = field(default_factory=dict)
-    deleted: set[str] = field(default_factory=set)
-
-    def renamed(self, key: str) -> str:
-        return self.new_key + key.removeprefix(self.old_key)
 
 
 class DirectoryRenames:
@@ -78,7 +58,7 @@ class DirectoryRenames:
         self._writer = writer
         self._kept = kept
         self._limit = limit
-        self._unfinished: dict[tuple[str, str], _Job] = {}
+        self._unfinished: dict[tuple[str, str], RenameJob] = {}
 
     async def rename(self, old_key: str, new_key: str, *, is_replacing: bool) -> None:
         """Give a directory another name.
@@ -91,7 +71,7 @@ class DirectoryRenames:
             NotAllowed: there are more keys below than may be renamed.
             StoreError: see the module.
         """
-        job = self._unfinished.pop((old_key, new_key), None) or _Job(old_key, new_key)
+        job = self._unfinished.pop((old_key, new_key), None) or RenameJob(old_key, new_key)
         is_done = False
         try:
             if is_replacing:
@@ -114,7 +94,14 @@ class DirectoryRenames:
                 if len(self._unfinished) > _MAX_UNFINISHED:
                     del self._unfinished[next(iter(self._unfinished))]
 
-    async def _check_empty(self, job: _Job) -> None:
+    async def go_on(self, old_key: str, new_key: str) -> None:
+        """As `rename`, of one that a daemon may have begun before it died."""
+        job = RenameJob(old_key, new_key)
+        job.adopt(await self._listed(old_key, self._limit), await self._listed(new_key, self._limit))
+        self._unfinished[old_key, new_key] = job
+        await self.rename(old_key, new_key, is_replacing=True)
+
+    async def _check_empty(self, job: RenameJob) -> None:
         there = await self._listed(job.new_key, len(job.begun) + 1)
         is_local = any(key != job.new_key for key in self._tree.cache.local.directories_below(job.new_key))
         if {found.key for found in there} - job.begun - {job.new_key} or self._drafts.below(job.new_key) or is_local:
@@ -135,7 +122,7 @@ class DirectoryRenames:
 
     # -- copies ---------------------------------------------------------------------------------
 
-    async def _copy_all(self, job: _Job, found: Iterable[ObjectStat]) -> None:
+    async def _copy_all(self, job: RenameJob, found: Iterable[ObjectStat]) -> None:
         """Whatever is not copied yet; after one that fails no other begins."""
         left = iter([each for each in found if not self._is_copied(job, each) and self._drafts.find(each.key) is None])
         failures: list[StoreError] = []
@@ -155,11 +142,11 @@ class DirectoryRenames:
         if failures:
             raise failures[0]
 
-    def _is_copied(self, job: _Job, found: ObjectStat) -> bool:
+    def _is_copied(self, job: RenameJob, found: ObjectStat) -> bool:
         known = job.copied.get(found.key)
         return known is not None and known[0].etag == found.etag
 
-    async def _copy(self, job: _Job, found: ObjectStat) -> None:
+    async def _copy(self, job: RenameJob, found: ObjectStat) -> None:
         """Unless it is gone; what was replaced since it was listed is copied as it is now."""
         new_key = job.renamed(found.key)
         job.begun.add(new_key)
@@ -176,7 +163,7 @@ class DirectoryRenames:
             copied = await self._copies.copy(found, new_key)
         job.copied[found.key] = found, copied
 
-    async def _move_draft(self, job: _Job, key: str) -> None:
+    async def _move_draft(self, job: RenameJob, key: str) -> None:
         async def copy(version: ObjectStat) -> ObjectStat:
             await self._copy(job, version)
             if key not in job.copied:
@@ -187,7 +174,7 @@ class DirectoryRenames:
 
     # -- names ----------------------------------------------------------------------------------
 
-    async def _move_names(self, job: _Job) -> None:
+    async def _move_names(self, job: RenameJob) -> None:
         """All of it has the new name in this mount; then in S3 nothing has the old one."""
         tree, path, new_path = self._tree, job.old_key.removesuffix(SEPARATOR), job.new_key.removesuffix(SEPARATOR)
         parent_key = split_key(path)[0]
@@ -218,7 +205,7 @@ class DirectoryRenames:
             if is_moved_out:
                 self._kept.keep(parent_key)
 
-    def _move_inodes(self, job: _Job) -> None:
+    def _move_inodes(self, job: RenameJob) -> None:
         inodes = self._tree.inodes
         replaced = inodes.find(job.new_key)
         if replaced is not None:
@@ -235,7 +222,7 @@ class DirectoryRenames:
             else:
                 self._tree.note_change(inode)  # another host's doing
 
-    async def _delete(self, job: _Job) -> None:
+    async def _delete(self, job: RenameJob) -> None:
         left = sorted((key for key in job.copied if key not in job.deleted), reverse=True)  # markers come last
         for start in range(0, len(left), MAX_DELETES):
             keys = left[start : start + MAX_DELETES]

@@ -48,6 +48,11 @@ class Names:
         """
         return self.tree.cache.last_record(path) or await self.resolve(path)
 
+    async def fresh(self, path: str) -> Record:
+        """As `resolve`, by S3's word now."""
+        versions = self.tree.versions
+        return await versions.waits.of_names(versions.resolver.resolve(path, not_before=self.tree.cache.now()))
+
     async def there(self, path: str) -> Record | None:
         """As `resolve`; None for nothing."""
         try:

@@ -89,6 +89,7 @@ class Namespace:
         self._tree = tree
         self._drafts = drafts
         self._policy = policy
+        self._writer = writer
         self._kept = KeptDirectories(tree.cache.local, store, root_key, nursery)
         self.removals = Removals(tree.cache, tree.kernel, self._kept, writer, nursery)
         self._names = Names(tree, policy, self.removals)

@@ -48,6 +48,10 @@ class Renames:
             self._names.policy.check_move(each)
         await self._directories.rename(old_key, new_key, is_replacing=replaced is not None)
 
+    async def go_on(self, path: str, new_path: str) -> None:
+        """End a rename of a directory that a daemon may have begun before it died."""
+        await self._directories.go_on(path + SEPARATOR, new_path + SEPARATOR)
+
     def check_invariants(self) -> None:
         """Raises ValueError when a part's invariant does not hold."""
         self._directories.check_invariants()

@@ -51,10 +51,14 @@ class Symlinks:
         found = inode.found
         if found is None or not is_link_key(found.key):
             raise InvalidName(f"{inode.key!r} is no symbolic link")
+        if inode.is_orphan and found.id not in self._targets:
+            raise StaleInode(f"{inode.key!r} was removed")
+        return await self.read(found)
+
+    async def read(self, found: ObjectStat) -> bytes:
+        """Where the link that is an object points to.  Raises StoreError."""
         target = self._targets.get(found.id)
         if target is None:
-            if inode.is_orphan:
-                raise StaleInode(f"{inode.key!r} was removed")
             target = await self._fetched(found)
             self._remember(found.id, target)
         return target

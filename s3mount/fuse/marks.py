@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from mmap import mmap
 
 from s3mount.core.suspects import MAX_GUILTY, MAX_SUSPECTS, Call, Suspects
+from s3mount.fs.interrupted import InterruptedCall
 
 #: The handlers; a call's number is its place here, from 1 on, so names are only ever added at the end.
 OPERATIONS = (
@@ -97,6 +98,10 @@ class CallMarks:
         places = (_CURRENT, *range(_FIRST_SLOT, _SUSPECTS, _MARK.size))
         found = (_MARK.unpack_from(self._memory, place) for place in places if self._memory[place])
         return [Call(operation, subject, name, offset) for operation, name, subject, offset in found]
+
+    def interrupted(self) -> list[InterruptedCall]:
+        """What is `in_flight`, as the file system calls it."""
+        return [InterruptedCall(OPERATIONS[call.operation - 1], call.subject, call.name) for call in self.in_flight()]
 
     def clear(self) -> None:
         """Forget the calls that are marked."""

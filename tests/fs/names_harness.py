@@ -1,7 +1,7 @@
 """Names changed over a bucket in memory: the verbs of `fs.namespace` as a program uses them, by paths."""
 
 import stat
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -16,10 +16,12 @@ from s3mount.fs.budget import ByteBudget
 from s3mount.fs.draft_content import DraftTools
 from s3mount.fs.drafts import Drafts, Opening
 from s3mount.fs.file_writes import FileWrites
+from s3mount.fs.interrupted import InterruptedCall, InterruptedCalls
 from s3mount.fs.namespace import Namespace, NamespaceConfig
 from s3mount.fs.object_headers import ObjectHeaders
 from s3mount.fs.part_sender import StreamTools
 from s3mount.fs.parts import StreamStatistics
+from s3mount.fs.repeated_names import RepeatedNames
 from s3mount.fs.spool import Spool
 from s3mount.fs.spooled import SpoolTools
 from s3mount.fs.write_policy import WritePolicy
@@ -163,6 +165,7 @@ async def namespace(
     config: NamespaceConfig | None = None,
     metadata: MetadataConfig = FRESH,
     fault: Callable[[str, str, int], Loss | None] = no_fault,
+    interrupted: Iterable[InterruptedCall] = (),
 ) -> AsyncIterator[MountedNames]:
     """A mount that may be written to; what was removed is gone in S3 when it ends."""
     faulty = FaultyWriter(FakeWriter(store) if writer is None else writer, fault)
@@ -175,7 +178,8 @@ async def namespace(
         tools = DraftTools(SpoolTools(spool, store.get_range, streams), lambda: NOW, watch=written)
         drafts = Drafts(tools, nursery)
         config = config or NamespaceConfig(conditions=GOOD, clock=lambda: NOW)
-        names = Namespace(tree, drafts, policy, store, faulty, nursery, config)
+        names = RepeatedNames(tree, drafts, policy, store, faulty, nursery, config)
+        names.interrupted = InterruptedCalls(interrupted, trio.current_time)
         files = FileWrites(tree, drafts, written, policy, ObjectHeaders(), names.removals.settle)
         tested = MountedNames(mounted, store, names, files, drafts)
         yield tested
