@@ -16,7 +16,8 @@ load_module /usr/lib/nginx/modules/ngx_http_lua_module.so;
 worker_processes {workers}; daemon off; pid {directory}/pid; error_log {directory}/error.log;
 events {{ worker_connections 4096; }}
 http {{
-  log_format counted '$request_method $status $body_bytes_sent $request_uri $http_range $http_x_amz_copy_source $content_length $msec $request_time';
+  log_format counted '$request_method $status $body_bytes_sent $request_uri $http_range '
+    '$http_x_amz_copy_source $content_length $msec $request_time';
   access_log {access} counted;
   client_body_temp_path {directory}/body; proxy_temp_path {directory}/proxy;
   fastcgi_temp_path {directory}/f; uwsgi_temp_path {directory}/u; scgi_temp_path {directory}/s;

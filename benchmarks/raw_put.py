@@ -31,7 +31,7 @@ Work = Callable[[CrtWriter], Awaitable[None]]
 
 def _stream(size: int, in_flight: int) -> Work:
     content = memoryview(os.urandom(DEFAULT_PART_SIZE))
-    lengths = [DEFAULT_PART_SIZE] * (size // DEFAULT_PART_SIZE) + ([size % DEFAULT_PART_SIZE] or [])
+    lengths = [*[DEFAULT_PART_SIZE] * (size // DEFAULT_PART_SIZE), size % DEFAULT_PART_SIZE]
 
     async def run(writer: CrtWriter) -> None:
         upload = await writer.create_upload("raw/stream")

@@ -155,6 +155,12 @@ class Ground:
             figures["files"] = figures.pop("reads")
         _note(row, figures, figures["cpu_s"], figures["rss_mib"], seen, machine)
 
+    def note_raw(self, row: Row, link: Link, how: str, *arguments: object) -> None:
+        """Measure uploads by the CRT client alone."""
+        with self.watched(link) as seen, busy() as machine:
+            figures = self.program("raw_put", how, link.url, self.bucket, *arguments)
+        _note(row, figures, figures["cpu_s"], figures["rss_mib"], seen, machine)
+
     def mounted(self, make: Maker, link: Link) -> contextlib.AbstractContextManager[Contestant]:
         """A contestant that starts cold."""
         return make(link, self.bucket, self.directory("mount"))

@@ -41,7 +41,7 @@ def save(text: str, name: str, n_bytes: str) -> None:
 
 
 def distributed(call: str, text: str, name: str, n_bytes: str, ranks: str) -> None:
-    meeting = tempfile.mktemp()
+    meeting = tempfile.mktemp()  # torch makes it
 
     def make_rank(rank: int) -> Callable[[], Figures]:
         import torch.distributed as dist

@@ -16,6 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from s3mount.core.symlinks import link_key
 from tests.support.mounts import aws_environment, mounted
 from tests.support.processes import wait_until
 from tests.support.servers import Server, seaweedfs
@@ -64,11 +65,10 @@ class Bucket:
         pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._name)
         objects = {each["Key"]: each["ETag"] for page in pages for each in page.get("Contents", [])}
         files = {path.relative_to(self._mount).as_posix(): path for path in self._mount.rglob("*") if _is_file(path)}
-        links = {path.relative_to(self._mount).as_posix() for path in self._mount.rglob("*") if path.is_symlink()}
+        links = [path.relative_to(self._mount).as_posix() for path in self._mount.rglob("*") if path.is_symlink()]
         wrong = [f"{key} is not in S3" for key in files if key not in objects]
-        wrong += [
-            f"{key} is only in S3" for key in objects if not key.endswith("/") and key not in files.keys() | links
-        ]
+        known = files.keys() | set(map(link_key, links))
+        wrong += [f"{key} is only in S3" for key in objects if not key.endswith("/") and key not in known]
         for key in files.keys() & objects.keys():
             found = files[key].stat()
             version = key, objects[key], found.st_mtime_ns, found.st_size
