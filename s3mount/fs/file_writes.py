@@ -167,12 +167,14 @@ class FileWrites:
             As `open` and `write`.
         """
         inode = self._tree.inodes.get(ino)
-        if isinstance(inode.unsaved, Draft):
-            draft = inode.unsaved
+        draft = inode.unsaved
+        if isinstance(draft, Draft) and draft.users:  # without one it is acknowledged, and has to be published
+            draft.users += 1
             try:
                 await draft.truncate(size)
             finally:
                 self._written.wrote(draft)
+                await self._drafts.release(draft)
             return
         handle = await self.open(ino, Opening(is_random=True, is_truncating=size == 0), 0)
         try:

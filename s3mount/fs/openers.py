@@ -12,6 +12,7 @@ import os
 import re
 
 _INO = re.compile(r"^ino:\s*(\d+)$", re.MULTILINE)
+_FLAGS = re.compile(r"^flags:\s*([0-7]+)$", re.MULTILINE)
 
 
 def process_of(thread_id: int) -> int:
@@ -24,7 +25,7 @@ def process_of(thread_id: int) -> int:
 
 
 def has_open(process_id: int, ino: int, name: str) -> bool:
-    """Whether a process has a file open.
+    """Whether a process has a file open to write; it may read what it wrote for as long as it likes.
 
     Args:
         ino: of the file.
@@ -44,7 +45,9 @@ def _is_on(process_id: int, descriptor: str, ino: int, name: str) -> bool:
         if target.removesuffix(" (deleted)").rpartition("/")[2] != name:
             return False
         with open(f"/proc/{process_id}/fdinfo/{descriptor}", encoding="ascii", errors="replace") as info:
-            found = _INO.search(info.read())
+            text = info.read()
     except OSError:
         return False
-    return found is not None and int(found[1]) == ino
+    found, flags = _INO.search(text), _FLAGS.search(text)
+    may_write = flags is None or bool(int(flags[1], 8) & (os.O_WRONLY | os.O_RDWR))
+    return may_write and found is not None and int(found[1]) == ino

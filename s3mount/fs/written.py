@@ -90,6 +90,7 @@ class WrittenInodes:
                 tree.cache.drop(inode.key)
                 tree.kernel.forget_name(inode.key)
                 tree.inodes.orphan(inode)
+                inode.is_gone = True  # nor may who still knows it by number open it: there never was such a version
             elif draft.base is not None and saved_at is not None:
                 tree.cache.put(inode.key, draft.base, saved_at)
         tree.handles.pins -= 1
