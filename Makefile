@@ -3,7 +3,7 @@ VENV ?= .venv
 PY = $(VENV)/bin/python
 export VENV
 
-.PHONY: demo test check soak workloads bench clean
+.PHONY: demo test check soak writes workloads bench clean
 
 demo:        ## the main job on an embedded S3 server, with real data
 	@.ci/prepare demo
@@ -23,9 +23,13 @@ check:       ## style, types, layering, size caps
 
 soak:        ## 20 minutes of readers under faults (SOAK_SECONDS), then the disk cache: sharing, 200 kills
 	@.ci/prepare test
-	@$(PY) -m pytest -m soak -s -o addopts="--strict-markers --strict-config -ra" -o faulthandler_timeout=0 tests/soak
+	@$(PY) -m pytest -m soak -s -o addopts="--strict-markers --strict-config -ra" -o faulthandler_timeout=0 --ignore=tests/soak/test_writes.py tests/soak
 
-workloads:   ## the unmodified reading workloads of tests/workloads on a mount
+writes:      ## a million steps (WRITES_STEPS) of random programs that write, on a mount and on a local directory
+	@.ci/prepare test
+	@$(PY) -m pytest -m soak -s -o addopts="--strict-markers --strict-config -ra" -o faulthandler_timeout=0 tests/soak/test_writes.py
+
+workloads:   ## unmodified training programs (tests/workloads) on a mount with --rw; 6 GB of libraries
 	@.ci/prepare test
 	@$(PY) -m tests.workloads
 
