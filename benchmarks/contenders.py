@@ -47,7 +47,9 @@ def s3mount_ttl(bucket: str, url: str, directory: Path, ca: str | None = None) -
 
 
 @contextlib.contextmanager
-def s3fs(bucket: str, url: str, directory: Path, *tuning: str, ca: str | None = None) -> Iterator[Contender]:
+def s3fs(
+    bucket: str, url: str, directory: Path, *tuning: str, ca: str | None = None, mode: str = "ro"
+) -> Iterator[Contender]:
     """s3fs-fuse as Debian ships it, with default options."""
     path = directory / "mnt"
     path.mkdir(parents=True)
@@ -55,7 +57,7 @@ def s3fs(bucket: str, url: str, directory: Path, *tuning: str, ca: str | None = 
     secret.touch(mode=0o600)
     secret.write_text(f"{KEY}:{SECRET}", encoding="ascii")
     trust = ("no_check_certificate", "ssl_verify_hostname=0") if ca else ()
-    options = ",".join([f"url={url}", "use_path_request_style", f"passwd_file={secret}", "ro", *trust, *tuning])
+    options = ",".join([f"url={url}", "use_path_request_style", f"passwd_file={secret}", mode, *trust, *tuning])
     with running(["s3fs", bucket, str(path), "-f", "-o", options], directory / "s3fs.log") as process:
         try:
             wait_until(lambda: is_mounted(path), 30, "s3fs mounting")

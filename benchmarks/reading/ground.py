@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from benchmarks.distance import Front, nginx
+from benchmarks.distance import Copies, Front, nginx
 from benchmarks.reading.contestants import Contestant, Link, Maker
 from benchmarks.reading.objects import Objects
 from benchmarks.reading.table import Figures, Row, Table
@@ -43,7 +43,7 @@ class Ground:
 
     def __post_init__(self) -> None:
         self._stack = contextlib.ExitStack()
-        self._fronts: dict[tuple[float, str, bool], Front] = {}
+        self._fronts: dict[tuple[float, str, bool, Copies | None], Front] = {}
 
     def __enter__(self) -> "Ground":
         return self
@@ -89,14 +89,21 @@ class Ground:
         """The server itself; nobody counts its requests."""
         return Link(self.server.url)
 
-    def link(self, delay_s: float, rate: str = "90m", *, is_tls: bool = False) -> Link:
+    def link(self, delay_s: float, rate: str = "90m", *, is_tls: bool = False, copies: Copies | None = None) -> Link:
         """A link with a delay of each request and a rate of each connection (nginx's words)."""
-        if (delay_s, rate, is_tls) not in self._fronts:
+        kind = delay_s, rate, is_tls, copies
+        if kind not in self._fronts:
             upstream = self.server.url.removeprefix("http://")
             tls = str(self.authority.chain) if is_tls else None
-            made = nginx(upstream, self.directory("nginx") / "d", delay_s=delay_s, rate=rate, tls=tls, workers=2)
-            self._fronts[delay_s, rate, is_tls] = self._stack.enter_context(made)
-        return Link(self._fronts[delay_s, rate, is_tls].url, str(self.authority.bundle) if is_tls else None)
+            where = self.directory("nginx") / "d"
+            made = nginx(upstream, where, delay_s=delay_s, rate=rate, tls=tls, workers=2, copies=copies)
+            self._fronts[kind] = self._stack.enter_context(made)
+        return Link(self._fronts[kind].url, str(self.authority.bundle) if is_tls else None)
+
+    def lines(self, link: Link) -> list[str]:
+        """What the log of a link has so far, a line for each request."""
+        time.sleep(_LOG_LATE_S)  # noqa: TID251  another process
+        return next((front.requests() for front in self._fronts.values() if front.url == link.url), [])
 
     @contextlib.contextmanager
     def watched(self, link: Link) -> Iterator[list[Traffic]]:
@@ -116,7 +123,7 @@ class Ground:
 
         `ca` is trusted by the whole process: the connector knows the system's store only.
         """
-        has_peers = module.startswith("readers.") and self.has_peers
+        has_peers = module.startswith(("readers.", "writers.")) and self.has_peers
         command = [str(PEERS if has_peers else sys.executable), "-m", f"benchmarks.{module}", *map(str, arguments)]
         if ca and has_peers:
             mount = f'mount --bind {ca} /etc/ssl/certs/ca-certificates.crt; exec "$@"'
@@ -148,15 +155,25 @@ class Ground:
             figures["files"] = figures.pop("reads")
         _note(row, figures, figures["cpu_s"], figures["rss_mib"], seen, machine)
 
+    def note_raw(self, row: Row, link: Link, how: str, *arguments: object) -> None:
+        """Measure uploads by the CRT client alone."""
+        with self.watched(link) as seen, busy() as machine:
+            figures = self.program("raw_put", how, link.url, self.bucket, *arguments)
+        _note(row, figures, figures["cpu_s"], figures["rss_mib"], seen, machine)
+
     def mounted(self, make: Maker, link: Link) -> contextlib.AbstractContextManager[Contestant]:
         """A contestant that starts cold."""
         return make(link, self.bucket, self.directory("mount"))
 
     def measure(self, row: Row, who: Contestant, link: Link, module: str, *arguments: object) -> Figures:
-        """Run a reader program on a contestant and keep what it, the daemon and the server counted."""
+        """Run a reader program on a contestant and keep what it, the daemon and the server counted.
+
+        Args:
+            module: of `benchmarks.readers`, or with its package: "writers.files".
+        """
         before_s = who.daemon.cpu_s() if who.daemon else 0.0
         with self.watched(link) as seen, busy() as machine:
-            figures = self.program(f"readers.{module}", *arguments, ca=link.ca)
+            figures = self.program(module if "." in module else f"readers.{module}", *arguments, ca=link.ca)
         cpu_s = who.daemon.cpu_s() - before_s if who.daemon else figures["cpu_s"]
         rss_mib = who.daemon.rss_mib("VmHWM") if who.daemon else figures["rss_mib"]
         _note(row, figures, cpu_s, rss_mib, [] if who.name == "local" else seen, machine)

@@ -1,0 +1,80 @@
+"""Renames and removals at a distance: what the server copies does not come through the daemon."""
+
+import shutil
+import time
+from collections.abc import Callable
+
+from benchmarks.distance import Copies
+from benchmarks.reading.ground import Ground
+from benchmarks.writing.mounts import s3mount
+from benchmarks.writing.requests import count
+from s3mount.units import GIB, KIB, MIB
+
+#: S3 copies that fast for one request (measured by others between 100 and 300 MB/s).
+_COPIED_PER_S = 200e6
+_FAR_S = 0.02
+
+
+def _timed(action: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    action()
+    return time.perf_counter() - began
+
+
+def rename(ground: Ground) -> None:
+    """One large object, and a directory of 1,000 files."""
+    size = ground.scaled(GIB, 160 * MIB)
+    link = ground.link(_FAR_S, "0", copies=Copies(_COPIED_PER_S, size))
+    what = f"rename of {size // MIB} MiB, 20 ms, copies at 200 MB/s"
+    row = ground.row("rename", what, "s3mount")
+    for repeat in range(ground.repeats):
+        key = ground.objects.put(f"names/large{repeat}", size)
+        with ground.mounted(s3mount(), link) as who:
+            path = who.path / key
+            path.stat()
+            before = len(ground.lines(link))
+            seconds = _timed(lambda path=path: path.rename(path.with_suffix(".moved")))  # type: ignore[misc]
+            asked = count(ground.lines(link)[before:])
+        row.note(seconds=seconds, parts_copied=asked.part_copies, content_kib=asked.content_bytes / KIB)
+        row.note(of_one_copy=seconds / (size / _COPIED_PER_S))
+    row.at_most("content_kib", 64)
+    row.at_least("parts_copied", 2)
+    row.at_most("of_one_copy", 0.5)
+    _directory(ground)
+
+
+def _directory(ground: Ground) -> None:
+    n = ground.scaled(1000, 50)
+    link, what = ground.link(_FAR_S, "0"), f"rename of a directory of {n} files, 20 ms"
+    row = ground.row("rename", what, "s3mount")
+    for repeat in range(ground.repeats):
+        _fill(ground, f"names/d{repeat}", n)
+        with ground.mounted(s3mount(), link) as who:
+            path = who.path / f"names/d{repeat}"
+            before = len(ground.lines(link))
+            row.note(seconds=_timed(lambda path=path: path.rename(path.with_suffix(".moved"))))  # type: ignore[misc]
+            asked = count(ground.lines(link)[before:])
+            row.note(copies=asked.copies, deletes=asked.deletes, content_kib=asked.content_bytes / KIB)
+    row.at_most("seconds", 2)
+
+
+def remove(ground: Ground) -> None:
+    """rm -rf of a checkpoint."""
+    n = ground.scaled(2000, 50)
+    link, what = ground.link(_FAR_S, "0"), f"rm -rf of {n} files, 20 ms"
+    row = ground.row("remove", what, "s3mount")
+    for repeat in range(ground.repeats):
+        _fill(ground, f"names/r{repeat}", n)
+        with ground.mounted(s3mount(), link) as who:
+            before, path = len(ground.lines(link)), who.path / f"names/r{repeat}"
+            row.note(seconds=_timed(lambda path=path: shutil.rmtree(path)))  # type: ignore[misc]
+            row.note(deletes=count(ground.lines(link)[before:]).deletes)
+        left = ground.server.client.list_objects_v2(Bucket=ground.bucket, Prefix=f"names/r{repeat}/")
+        row.note(left=left["KeyCount"])
+    row.at_most("seconds", 5)
+    row.at_most("left", 0)
+
+
+def _fill(ground: Ground, directory: str, n: int) -> None:
+    for number in range(n):
+        ground.server.client.put_object(Bucket=ground.bucket, Key=f"{directory}/{number:05d}", Body=b"x" * 1000)
