@@ -20,6 +20,9 @@ from s3mount.fs.spooled import SpoolTools
 from s3mount.fs.write_policy import WritePolicy
 from s3mount.fs.write_room import WriteRoom
 from s3mount.fs.written import WrittenInodes
+from s3mount.store.patient_writer import PatientWriter
+from s3mount.store.retries import Retries
+from s3mount.store.writing import Writer
 from tests.fs.harness import ROOT, Mounted, file_system
 from tests.fs.write_harness import PART, Inline, no_fault
 from tests.support.fake_store import FakeStore
@@ -88,13 +91,20 @@ async def writable(
     policy: WritePolicy = RW,
     metadata: MetadataConfig | None = None,
     fault: Callable[[str, str, int], Loss | None] = no_fault,
+    retries: Retries | None = None,
 ) -> AsyncIterator[Writable]:
-    """It; at the end nothing is held, and no upload is left."""
+    """It; at the end nothing is held, and no upload is left.
+
+    Args:
+        retries: of what fails; without it the first failure is final.
+    """
     store = store or FakeStore()
     async with file_system(store, metadata=metadata) as mounted, trio.open_nursery() as nursery:
         writer = FakeWriter(store)
         room = WriteRoom(mounted.budget)
-        streams = StreamTools(FaultyWriter(writer, fault), room, nursery, PART, StreamStatistics())
+        faulty: Writer = FaultyWriter(writer, fault)
+        asked = faulty if retries is None else PatientWriter(faulty, retries)
+        streams = StreamTools(asked, room, nursery, PART, StreamStatistics())
         spool = Spool(directory, Inline(), min_free_share=0.0)
         written = WrittenInodes(mounted.fs.tree)
 
