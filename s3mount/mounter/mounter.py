@@ -4,11 +4,8 @@
        │ it ended            │ it ended with 0, or the mount is gone          │ the mount is gone
        └─────────────────────┴──────────────▶ end ◀───────────────────────────┘
 
-The daemon that was started first has checked everything that a user can have got wrong; if it ends before it is
-ready, its exit code is the command's.  Later ones are told what it found out.
-
-INVARIANT: when `run` returns there is no daemon that can be killed, and nothing is mounted; unless libfuse mounted, and
-its daemon was killed.
+The first daemon checks what users get wrong: its exit code is the command's.  Later ones are told what it found out.
+INVARIANT: when `run` returns no daemon can be killed and nothing is mounted, but what a killed libfuse mounted.
 """
 
 import logging
@@ -44,7 +41,6 @@ class Mounter:
 
     Args:
         crew: with the daemon that was started with this process.
-        own_log: of this process.
         clock: seconds, from anywhere.
     """
 
@@ -68,8 +64,7 @@ class Mounter:
         self._renewal = Renewal(crew, manager)
         self._predecessor: Offspring | None = None
         self._silent_at = 0.0
-        self._kill_at = math.inf
-        self._abandon_at = math.inf
+        self._kill_at = self._abandon_at = math.inf
         self._code: int | None = None
 
     def run(self) -> int:

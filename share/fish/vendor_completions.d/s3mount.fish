@@ -51,11 +51,13 @@ function _shtab_s3mount_using
 end
 
 set -g _shtab_s3mount_commands 
-set -g _shtab_s3mount_opts_with_value --ca-bundle --cache --cache-block-size --cache-group --cache-min-free --cache-policy --dir-mode --endpoint-url --expected-bucket-owner --file-mode --gid --hang-timeout --log-directory --max-cache-size --max-threads --maximum-throughput-gbps --memory-target --metadata-ttl --negative-metadata-ttl --on-outage --part-size --prefix --profile --read-ahead-kib --region --rename-dir-limit --request-deadline --spool-dir --sse --sse-kms-key-id --storage-class --uid --upload-checksums --write-part-size -l
+set -g _shtab_s3mount_opts_with_value --ca-bundle --cache --cache-block-size --cache-group --cache-min-free --cache-policy --check-config --config --dir-mode --endpoint-url --expected-bucket-owner --file-mode --fsname --gid --hang-timeout --log-directory --max-cache-size --max-threads --maximum-throughput-gbps --memory-target --metadata-ttl --metrics --negative-metadata-ttl --on-outage --part-size --prefix --profile --read-ahead-kib --region --rename-dir-limit --request-deadline --spool-dir --sse --sse-kms-key-id --storage-class --uid --upload-checksums --write-part-size -l -o
 
 complete -c s3mount -e
 complete -c s3mount -f
 
+complete -c s3mount -n _shtab_s3mount_using -l config -xka "(__fish_complete_path (commandline -ct))" -d 'Read a file: /etc/s3mount/NAME.conf, or a path with a slash in it.'
+complete -c s3mount -n _shtab_s3mount_using -l check-config -xka "(__fish_complete_path (commandline -ct))" -d 'Say what is wrong with such a file, or with all in /etc/s3mount, and mount nothing.'
 complete -c s3mount -n _shtab_s3mount_using -l prefix -xka "(__fish_complete_path (commandline -ct))" -d 'Mount only the keys under this prefix; it must end with /.'
 complete -c s3mount -n _shtab_s3mount_using -l region -xka "(__fish_complete_path (commandline -ct))" -d 'Region of the bucket. [default: found out from the bucket]'
 complete -c s3mount -n _shtab_s3mount_using -l endpoint-url -xka "(__fish_complete_path (commandline -ct))" -d 'An S3-compatible server, or another endpoint of AWS.'
@@ -72,6 +74,8 @@ complete -c s3mount -n _shtab_s3mount_using -l uid -xka "(__fish_complete_path (
 complete -c s3mount -n _shtab_s3mount_using -l gid -xka "(__fish_complete_path (commandline -ct))" -d 'Group of every file. [default: yours]'
 complete -c s3mount -n _shtab_s3mount_using -l file-mode -xka "(__fish_complete_path (commandline -ct))" -d 'Mode of every file.'
 complete -c s3mount -n _shtab_s3mount_using -l dir-mode -xka "(__fish_complete_path (commandline -ct))" -d 'Mode of every directory.'
+complete -c s3mount -n _shtab_s3mount_using -l noexec -d 'Let no program on the mount be executed.'
+complete -c s3mount -n _shtab_s3mount_using -l fsname -xka "(__fish_complete_path (commandline -ct))" -d 'What mount and df show as the source. [default: bucket and prefix]'
 complete -c s3mount -n _shtab_s3mount_using -l auto-unmount -d 'Unmount when the daemon dies, however it dies.'
 complete -c s3mount -n _shtab_s3mount_using -l no-takeover -d 'One process: when it dies the mount is dead.'
 complete -c s3mount -n _shtab_s3mount_using -l hang-timeout -xka "(__fish_complete_path (commandline -ct))" -d 'Replace a daemon that answers nothing for so long; 0 for never.'
@@ -97,6 +101,7 @@ complete -c s3mount -n _shtab_s3mount_using -l spool-dir -xka "(__fish_complete_
 complete -c s3mount -n _shtab_s3mount_using -l no-spool-streamed -d 'Keep nothing on disk of what is written in order; a patch far behind is EIO then.'
 complete -c s3mount -n _shtab_s3mount_using -l no-dir-markers -d 'Directories that are made have no object until a file is.'
 complete -c s3mount -n _shtab_s3mount_using -l rename-dir-limit -xka "(__fish_complete_path (commandline -ct))" -d 'Objects of the largest directory that may be renamed.'
+complete -c s3mount -n _shtab_s3mount_using -l abort-uploads -d 'Abort at start what daemons of this host that died left of multipart uploads.'
 complete -c s3mount -n _shtab_s3mount_using -l part-size -xka "(__fish_complete_path (commandline -ct))" -d 'Size of the largest GET. [default: 8 MiB]'
 complete -c s3mount -n _shtab_s3mount_using -l maximum-throughput-gbps -xka "(__fish_complete_path (commandline -ct))" -d 'What the network can do; more connections are opened above 51.'
 complete -c s3mount -n _shtab_s3mount_using -l memory-target -xka "(__fish_complete_path (commandline -ct))" -d 'Memory for data in flight and read ahead. [default: a quarter of the RAM, at most 4 GiB]'
@@ -105,10 +110,13 @@ complete -c s3mount -n _shtab_s3mount_using -l on-outage -xka "(__fish_complete_
 complete -c s3mount -n _shtab_s3mount_using -l read-ahead-kib -xka "(__fish_complete_path (commandline -ct))" -d 'How far the kernel reads ahead of a buffered reader; needs root.'
 complete -c s3mount -n _shtab_s3mount_using -l no-kernel-tuning -d 'Leave the kernel'"'"'s read-ahead as it is.'
 complete -c s3mount -n _shtab_s3mount_using -l max-threads -xka "(__fish_complete_path (commandline -ct))" -d 'For scripts that say it; without effect.'
+complete -c s3mount -n _shtab_s3mount_using -s o -xka "(__fish_complete_path (commandline -ct))" -d 'Flags as in fstab: cache=/nvme,allow_other,_netdev.'
 complete -c s3mount -n _shtab_s3mount_using -s f -l foreground -d 'Stay in the foreground; for services.'
 complete -c s3mount -n _shtab_s3mount_using -s d -l debug -d 'Log more.'
 complete -c s3mount -n _shtab_s3mount_using -s l -l log-directory -xka "(__fish_complete_directories)" -d 'Log to a file in this directory.'
+complete -c s3mount -n _shtab_s3mount_using -l log-json -d 'Log one JSON object a line.'
 complete -c s3mount -n _shtab_s3mount_using -l no-log -d 'Log nothing.'
+complete -c s3mount -n _shtab_s3mount_using -l metrics -xka "(__fish_complete_path (commandline -ct))" -d 'Serve metrics for Prometheus on an address of this host, or on a Unix socket.'
 complete -c s3mount -n _shtab_s3mount_using -l version -d 'Show the version and exit.'
 complete -c s3mount -n _shtab_s3mount_using -s h -l help -d 'Show this message and exit.'
 complete -c s3mount -n '_shtab_s3mount_using; and test $_shtab_s3mount_npos -eq 0' -ka "(__fish_complete_path (commandline -ct))" -d bucket

@@ -50,8 +50,8 @@ function _shtab_s3mountctl_using
   test "$_shtab_s3mountctl_cmdpath" = "$argv"
 end
 
-set -g _shtab_s3mountctl_commands cache debug-bundle doctor evict list refresh restart unmount warm
-set -g _shtab_s3mountctl_opts_with_value --ca-bundle --cache --cache-group --endpoint-url --expected-bucket-owner --from --memory-target --output --prefix --profile --region -o
+set -g _shtab_s3mountctl_commands cache debug-bundle doctor evict list log-level refresh restart stats top unmount uploads warm
+set -g _shtab_s3mountctl_opts_with_value --ca-bundle --cache --cache-group --endpoint-url --expected-bucket-owner --from --interval --lines --memory-target --output --prefix --profile --region -n -o
 
 complete -c s3mountctl -e
 complete -c s3mountctl -f
@@ -95,6 +95,11 @@ complete -c s3mountctl -n '_shtab_s3mountctl_using evict; and test $_shtab_s3mou
 complete -c s3mountctl -n '_shtab_s3mountctl_using; and test $_shtab_s3mountctl_npos -eq 0' -a list -d 'Show the mounts of this host and their daemons.'
 complete -c s3mountctl -n '_shtab_s3mountctl_using list' -l json -d 'Print every event as a line of JSON.'
 complete -c s3mountctl -n '_shtab_s3mountctl_using list' -s h -l help -d 'Show this message and exit.'
+complete -c s3mountctl -n '_shtab_s3mountctl_using; and test $_shtab_s3mountctl_npos -eq 0' -a log-level -d 'Show or set how much the daemon logs.'
+complete -c s3mountctl -n '_shtab_s3mountctl_using log-level' -l json -d 'Print every event as a line of JSON.'
+complete -c s3mountctl -n '_shtab_s3mountctl_using log-level' -s h -l help -d 'Show this message and exit.'
+complete -c s3mountctl -n '_shtab_s3mountctl_using log-level; and test $_shtab_s3mountctl_npos -eq 0' -ka "(__fish_complete_directories)" -d mount
+complete -c s3mountctl -n '_shtab_s3mountctl_using log-level; and test $_shtab_s3mountctl_npos -eq 1' -ka "debug info warning" -d level
 complete -c s3mountctl -n '_shtab_s3mountctl_using; and test $_shtab_s3mountctl_npos -eq 0' -a refresh -d 'Forget names and attributes: the next use asks S3.'
 complete -c s3mountctl -n '_shtab_s3mountctl_using refresh' -l json -d 'Print every event as a line of JSON.'
 complete -c s3mountctl -n '_shtab_s3mountctl_using refresh' -s h -l help -d 'Show this message and exit.'
@@ -104,10 +109,28 @@ complete -c s3mountctl -n '_shtab_s3mountctl_using; and test $_shtab_s3mountctl_
 complete -c s3mountctl -n '_shtab_s3mountctl_using restart' -l json -d 'Print every event as a line of JSON.'
 complete -c s3mountctl -n '_shtab_s3mountctl_using restart' -s h -l help -d 'Show this message and exit.'
 complete -c s3mountctl -n '_shtab_s3mountctl_using restart; and test $_shtab_s3mountctl_npos -eq 0' -ka "(__fish_complete_directories)" -d mount
+complete -c s3mountctl -n '_shtab_s3mountctl_using; and test $_shtab_s3mountctl_npos -eq 0' -a stats -d 'Show what readers wait for, rates, latencies, caches.'
+complete -c s3mountctl -n '_shtab_s3mountctl_using stats' -l watch -d 'Look again and again, until Ctrl-C.'
+complete -c s3mountctl -n '_shtab_s3mountctl_using stats' -l interval -xka "(__fish_complete_path (commandline -ct))" -d 'With --watch: between two looks.'
+complete -c s3mountctl -n '_shtab_s3mountctl_using stats' -l json -d 'Print every event as a line of JSON.'
+complete -c s3mountctl -n '_shtab_s3mountctl_using stats' -s h -l help -d 'Show this message and exit.'
+complete -c s3mountctl -n '_shtab_s3mountctl_using stats; and test $_shtab_s3mountctl_npos -eq 0' -ka "(__fish_complete_directories)" -d mount
+complete -c s3mountctl -n '_shtab_s3mountctl_using; and test $_shtab_s3mountctl_npos -eq 0' -a top -d 'Show the files and programs that read most.'
+complete -c s3mountctl -n '_shtab_s3mountctl_using top' -s n -l lines -xka "(__fish_complete_path (commandline -ct))" -d 'Of each kind.'
+complete -c s3mountctl -n '_shtab_s3mountctl_using top' -l watch -d 'Look again and again, until Ctrl-C.'
+complete -c s3mountctl -n '_shtab_s3mountctl_using top' -l interval -xka "(__fish_complete_path (commandline -ct))" -d 'With --watch: between two looks.'
+complete -c s3mountctl -n '_shtab_s3mountctl_using top' -l json -d 'Print every event as a line of JSON.'
+complete -c s3mountctl -n '_shtab_s3mountctl_using top' -s h -l help -d 'Show this message and exit.'
+complete -c s3mountctl -n '_shtab_s3mountctl_using top; and test $_shtab_s3mountctl_npos -eq 0' -ka "(__fish_complete_directories)" -d mount
 complete -c s3mountctl -n '_shtab_s3mountctl_using; and test $_shtab_s3mountctl_npos -eq 0' -a unmount -d 'Unmount; with --force whatever it does.'
 complete -c s3mountctl -n '_shtab_s3mountctl_using unmount' -l force -d 'Fail all calls that are not answered; also when it is busy or hangs.'
 complete -c s3mountctl -n '_shtab_s3mountctl_using unmount' -s h -l help -d 'Show this message and exit.'
 complete -c s3mountctl -n '_shtab_s3mountctl_using unmount; and test $_shtab_s3mountctl_npos -eq 0' -ka "(__fish_complete_directories)" -d mount
+complete -c s3mountctl -n '_shtab_s3mountctl_using; and test $_shtab_s3mountctl_npos -eq 0' -a uploads -d 'Show uploads that a crash left, or abort them.'
+complete -c s3mountctl -n '_shtab_s3mountctl_using uploads' -l abort -d 'Abort them.'
+complete -c s3mountctl -n '_shtab_s3mountctl_using uploads' -l json -d 'Print every event as a line of JSON.'
+complete -c s3mountctl -n '_shtab_s3mountctl_using uploads' -s h -l help -d 'Show this message and exit.'
+complete -c s3mountctl -n '_shtab_s3mountctl_using uploads; and test $_shtab_s3mountctl_npos -eq 0' -ka "(__fish_complete_directories)" -d mount
 complete -c s3mountctl -n '_shtab_s3mountctl_using; and test $_shtab_s3mountctl_npos -eq 0' -a warm -d 'Bring content into the disk cache.'
 complete -c s3mountctl -n '_shtab_s3mountctl_using warm' -l from -xka "(__fish_complete_path (commandline -ct))" -d 'Paths, one a line; - for stdin.'
 complete -c s3mountctl -n '_shtab_s3mountctl_using warm' -l json -d 'Print every event as a line of JSON.'
