@@ -182,5 +182,5 @@ def test_usage(arguments: list[str]) -> None:
 def test_the_list_of_commands_is_readable() -> None:
     """On a terminal of 80 columns the help says of each command in whole words what it does."""
     shown = run_ctl("--help").stdout.partition("Commands:")[2].splitlines()
-    assert len([line for line in shown if line]) == 10
+    assert len([line for line in shown if line]) == 13
     assert not [line for line in shown if "..." in line]

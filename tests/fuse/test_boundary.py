@@ -55,6 +55,7 @@ PROMISED = {
 }
 #: Answers that programs cause all day: a log line each would drown the others.
 QUIET = {
+    errors.DirectoryNotEmpty,
     errors.NameNotFound, errors.ObjectNotFound, errors.NotADirectory, errors.IsADirectory, errors.InvalidName,
     errors.AlreadyExists, errors.KeyTooLong,
 }  # fmt: skip

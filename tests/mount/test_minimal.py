@@ -349,7 +349,7 @@ def errno_of(call: Callable[..., object], *arguments: object) -> str:
 @pytest.mark.parametrize(("mode", "is_executable"), [("0644", False), ("0010", True), ("0000", False)])
 def test_what_root_may(weed: Server, work: Path, mode: str, *, is_executable: bool) -> None:
     """Root may read whatever the mode, execute what anybody may, and write nothing on a mount that only reads."""
-    with holding(weed, work, {"d/f": b"x"}, "--file-mode", mode, "--dir-mode", "0000") as (mount, _, _):
+    with holding(weed, work, {"d/f": b"x"}, "--file-mode", mode, "--dir-mode", "0000", "--read-only") as (mount, _, _):
         file, directory = mount.path / "d/f", mount.path / "d"
         assert [os.access(file, each) for each in (os.F_OK, os.R_OK, os.X_OK)] == [True, True, is_executable]
         assert os.access(directory, os.R_OK | os.X_OK)

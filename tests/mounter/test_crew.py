@@ -1,5 +1,6 @@
 """The daemons of a mount, who is told what and who is to blame, by real processes that do nothing."""
 
+import logging
 import os
 import signal
 import subprocess
@@ -7,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from s3mount.logs import Log
 from s3mount.mounter.channel import Channel, Hello
 from s3mount.mounter.crew import Crew
 from s3mount.mounter.mounter import Mounter
@@ -22,6 +24,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.now = 1000.0
+        self.log = Log(logging.NullHandler())
         self.process = subprocess.Popen(["sleep", "600"])
         ours, self.theirs = Channel.pair()
         self.daemon = Offspring(self.process.pid, ours)
@@ -84,7 +87,7 @@ def test_a_standby_that_is_not_needed_is_not_waited_for(bench: Bench) -> None:
 
 def test_nobody_stands_by_while_memory_is_short(bench: Bench) -> None:
     """A standby goes when the daemon says that memory is short; the next comes a minute after it says it is not."""
-    mounter = Mounter(_HELLO, bench.crew, ServiceManager(None), lambda: bench.now)
+    mounter = Mounter(_HELLO, bench.crew, ServiceManager(None), bench.log, lambda: bench.now)
     assert bench.crew.renew_standby() is not None
     bench.theirs.send("memory", is_short=True)
     mounter._listen(bench.daemon)
@@ -133,7 +136,7 @@ def test_a_newcomer_that_is_called_before_it_is_asked_for(bench: Bench) -> None:
 
 def test_a_stop_waits_for_uploads(bench: Bench) -> None:
     """A daemon that says how long its stop may take is not killed before; one that says nothing, after 15 s."""
-    mounter = Mounter(_HELLO, bench.crew, ServiceManager(None), lambda: bench.now)
+    mounter = Mounter(_HELLO, bench.crew, ServiceManager(None), bench.log, lambda: bench.now)
     mounter._obey(signal.SIGTERM)
     assert mounter._kill_at == bench.now + 15.0
     bench.theirs.send("stopping", patience_s=95.0)
