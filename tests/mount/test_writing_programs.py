@@ -15,7 +15,7 @@ from tests.mount.writing_programs import programs
 from tests.support.servers import Server
 
 #: What CI has time for: about 1,500 steps, and as many looks at the results; `make writes` goes on.
-_EXAMPLES = 40
+_EXAMPLES = 20
 
 
 def between_directories(work: Path, side: type[Side]) -> Twins:
