@@ -123,7 +123,7 @@ async def bucket(flavour: tuple[str, str, Server | None], nursery: trio.Nursery)
             "fake": fake,
             "faulty": FaultyStore(fake, lambda operation, key, number: None),
             "raced": RacingStore(GuardedStore(fake, fake, GUARD), nursery),
-            "patient": PatientStore(shaky, Retries(Patience(), chance=lambda: 0.0)),
+            "patient": PatientStore(shaky, Retries(Patience(window_s=5.0), chance=lambda: 0.0)),
         }
         yield Bucket(stores[kind], fake, None)
         return
