@@ -1,7 +1,10 @@
-"""Our attributes → pyfuse3's."""
+"""Our attributes ↔ pyfuse3's."""
+
+import stat
 
 import pyfuse3
 
+from s3mount.cache.shown import Shown
 from s3mount.core.attrs import BLOCK_SIZE, FileAttrs
 from s3mount.units import KIB
 
@@ -29,6 +32,16 @@ def to_entry(attrs: FileAttrs) -> pyfuse3.EntryAttributes:
     entry.st_blocks = attrs.blocks
     entry.st_atime_ns = entry.st_ctime_ns = entry.st_mtime_ns = attrs.mtime_s * _NS
     return entry
+
+
+def to_shown(attr: pyfuse3.EntryAttributes, fields: pyfuse3.SetattrFields) -> Shown:
+    """What a program set, beside the size."""
+    return Shown(
+        mode=stat.S_IMODE(attr.st_mode) if fields.update_mode else None,
+        uid=attr.st_uid if fields.update_uid else None,
+        gid=attr.st_gid if fields.update_gid else None,
+        mtime_s=attr.st_mtime_ns // _NS if fields.update_mtime else None,
+    )
 
 
 def statfs(name_max: int) -> pyfuse3.StatvfsData:

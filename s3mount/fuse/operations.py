@@ -88,14 +88,19 @@ class Operations(pyfuse3.Operations):
 
     async def open(self, inode: InodeT, flags: FlagT, ctx: pyfuse3.RequestContext) -> pyfuse3.FileInfo:
         with self._boundary.guard("open", inode, pid=_pid(ctx)):
-            handle = self._fs.open_nowait(inode, is_plain=not flags & os.O_DIRECT)
-            if handle is None:
-                with self._boundary.deadline():
-                    handle = await self._fs.open(inode, revalidate=bool(flags & os.O_DIRECT))
-            return self._opened(handle, inode, ctx)
+            return self._opened(await self._open_to_read(inode, flags), inode, ctx)
 
-    def _opened(self, handle: int, inode: InodeT, ctx: pyfuse3.RequestContext) -> pyfuse3.FileInfo:
-        fh = FileHandleT(self._callers.opened(handle, inode, _pid(ctx)))
+    async def _open_to_read(self, inode: InodeT, flags: FlagT) -> int:
+        handle = self._fs.open_nowait(inode, is_plain=not flags & os.O_DIRECT)
+        if handle is None:
+            with self._boundary.deadline():
+                handle = await self._fs.open(inode, revalidate=bool(flags & os.O_DIRECT))
+        return handle
+
+    def _opened(
+        self, handle: int, inode: InodeT, ctx: pyfuse3.RequestContext, *, is_read: bool = True
+    ) -> pyfuse3.FileInfo:
+        fh = FileHandleT(self._callers.opened(handle, inode, _pid(ctx), is_read=is_read))
         return pyfuse3.FileInfo(fh=fh, direct_io=False, keep_cache=True)
 
     async def read(self, fh: FileHandleT, off: int, size: int) -> bytes:

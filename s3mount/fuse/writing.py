@@ -15,16 +15,14 @@ import zlib
 import pyfuse3
 from pyfuse3 import FileHandleT, FileNameT, FlagT, InodeT, ModeT, RequestContext
 
-from s3mount.cache.shown import Shown
 from s3mount.fs.drafts import Opening
 from s3mount.fs.file_writes import FileWrites
 from s3mount.fs.filesystem import S3FileSystem
 from s3mount.fs.namespace import Namespace
 from s3mount.fuse.boundary import Boundary
-from s3mount.fuse.convert import to_entry
+from s3mount.fuse.convert import to_entry, to_shown
 from s3mount.fuse.operations import Operations
 
-_NS = 1_000_000_000
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_TRUNC | os.O_APPEND
 
 
@@ -39,21 +37,25 @@ class WritingOperations(Operations):
     # -- files ----------------------------------------------------------------------------------
 
     async def open(self, inode: InodeT, flags: FlagT, ctx: RequestContext) -> pyfuse3.FileInfo:
-        if not flags & _WRITING:
-            if not self._files.is_settled(inode):
-                with self._boundary.guard("open", inode, pid=ctx.pid), self._boundary.waiting():
-                    await self._files.settle(inode)
-            return await super().open(inode, flags, ctx)
-        with self._boundary.guard("open", inode, pid=ctx.pid), self._boundary.deadline():
-            handle = await self._files.open(inode, _opening(flags), ctx.pid)
-            return _info(self._callers.opened(handle, inode, ctx.pid, is_read=False))
+        with self._boundary.guard("open", inode, pid=ctx.pid):
+            if not flags & _WRITING:
+                return self._opened(await self._open_to_read(inode, flags), inode, ctx)
+            with self._boundary.deadline():
+                handle = await self._files.open(inode, _opening(flags), ctx.pid)
+            return self._opened(handle, inode, ctx, is_read=False)
+
+    async def _open_to_read(self, inode: InodeT, flags: FlagT) -> int:
+        if not self._files.is_settled(inode):
+            with self._boundary.waiting():
+                await self._files.settle(inode)
+        return await super()._open_to_read(inode, flags)
 
     async def create(
         self, parent_inode: InodeT, name: FileNameT, mode: ModeT, flags: FlagT, ctx: RequestContext
     ) -> tuple[pyfuse3.FileInfo, pyfuse3.EntryAttributes]:
         with self._boundary.guard("create", parent_inode, zlib.crc32(name), pid=ctx.pid), self._boundary.deadline():
             handle, attrs = await self._files.create(parent_inode, name, _opening(flags), mode, ctx.pid)
-            return _info(self._callers.opened(handle, attrs.ino, ctx.pid, is_read=False)), to_entry(attrs)
+            return self._opened(handle, InodeT(attrs.ino), ctx, is_read=False), to_entry(attrs)
 
     async def mknod(
         self, parent_inode: InodeT, name: FileNameT, mode: ModeT, rdev: int, ctx: RequestContext
@@ -97,13 +99,7 @@ class WritingOperations(Operations):
         with self._boundary.guard("setattr", inode, pid=ctx.pid), self._boundary.waiting():
             if fields.update_size:
                 await self._files.truncate(inode, attr.st_size)
-            shown = Shown(
-                mode=stat.S_IMODE(attr.st_mode) if fields.update_mode else None,
-                uid=attr.st_uid if fields.update_uid else None,
-                gid=attr.st_gid if fields.update_gid else None,
-                mtime_s=attr.st_mtime_ns // _NS if fields.update_mtime else None,
-            )
-            return to_entry(self._files.show(inode, shown))
+            return to_entry(self._files.show(inode, to_shown(attr, fields)))
 
     # -- names ----------------------------------------------------------------------------------
 
@@ -171,7 +167,3 @@ def _opening(flags: int) -> Opening:
         is_truncating=bool(flags & os.O_TRUNC),
         is_exclusive=bool(flags & os.O_EXCL),
     )
-
-
-def _info(handle: int) -> pyfuse3.FileInfo:
-    return pyfuse3.FileInfo(fh=FileHandleT(handle), direct_io=False, keep_cache=True)

@@ -8,6 +8,7 @@ import os
 import stat
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import ModuleType
 from typing import Any
 
 import pyfuse3
@@ -21,7 +22,7 @@ from s3mount.core.attrs import ObjectId
 from s3mount.core.ranges import ByteRange
 from s3mount.core.ttl import INDEFINITE
 from s3mount.core.waits import Arrival
-from s3mount.fuse import operations
+from s3mount.fuse import operations, writing
 from s3mount.fuse.boundary import Boundary
 from s3mount.fuse.operations import Operations
 from tests.fs.harness import OWNER, ROOT, file_system
@@ -41,11 +42,14 @@ NOT_IMPLEMENTED = {"flush", "getxattr", "setxattr", "listxattr", "removexattr", 
 MAX_STATEMENTS = 6
 
 
-def handlers() -> list[ast.AsyncFunctionDef]:
+def handlers(module: ModuleType = operations) -> list[ast.AsyncFunctionDef]:
     """The syntax trees of the handlers."""
-    tree = ast.parse(inspect.getsource(operations))
+    tree = ast.parse(inspect.getsource(module))
     (cls,) = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-    return [node for node in cls.body if isinstance(node, ast.AsyncFunctionDef)]
+    return [node for node in cls.body if isinstance(node, ast.AsyncFunctionDef) and not node.name.startswith("_")]
+
+
+ALL_HANDLERS = [*handlers(), *handlers(writing)]
 
 
 def statements_of(function: ast.AsyncFunctionDef) -> list[ast.stmt]:
@@ -75,7 +79,7 @@ async def errno_of(call: Any) -> int:
 # -- the shape --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("handler", handlers(), ids=lambda handler: handler.name)
+@pytest.mark.parametrize("handler", ALL_HANDLERS, ids=lambda handler: handler.name)
 def test_a_handler_is_short(handler: ast.AsyncFunctionDef) -> None:
     """Unpack, await one call, convert: at most six statements, and no decision beyond one `if`."""
     assert len(statements_of(handler)) <= MAX_STATEMENTS
@@ -83,7 +87,7 @@ def test_a_handler_is_short(handler: ast.AsyncFunctionDef) -> None:
     assert not any(isinstance(node, ast.Try | ast.For | ast.While) for node in ast.walk(handler))
 
 
-@pytest.mark.parametrize("handler", handlers(), ids=lambda handler: handler.name)
+@pytest.mark.parametrize("handler", ALL_HANDLERS, ids=lambda handler: handler.name)
 def test_a_handler_is_guarded_under_its_own_name(handler: ast.AsyncFunctionDef) -> None:
     """Everything that a handler does is inside the boundary, which logs the handler's name and marks the call."""
     expected = f"self._boundary.guard('{handler.name}'"
@@ -100,6 +104,7 @@ def test_which_handlers_exist() -> None:
     assert implemented - {"enable_writeback_cache", "supports_dot_lookup", "init"} == HANDLERS
     assert implemented.isdisjoint(NOT_IMPLEMENTED)
     assert {handler.name for handler in handlers()} == HANDLERS
+    assert {handler.name for handler in handlers(writing)} == WRITERS | {"open", "release"}
 
 
 # -- conversions ------------------------------------------------------------------------------
