@@ -10,13 +10,14 @@ RELEASE comes after close has returned: what fails there is only logged.
 
 from collections.abc import Awaitable, Callable
 
+from s3mount.cache.answers import Record
 from s3mount.cache.shown import Shown
 from s3mount.core.attrs import FileAttrs, ObjectStat
 from s3mount.core.inode import Inode
-from s3mount.core.keys import fits_in_key
-from s3mount.errors import AlreadyExists, IsADirectory, KeyTooLong, StaleInode
+from s3mount.errors import AlreadyExists, IsADirectory, StaleInode
 from s3mount.fs.draft import Draft
 from s3mount.fs.drafts import Drafts, Opening
+from s3mount.fs.names import check_fits
 from s3mount.fs.object_headers import ObjectHeaders
 from s3mount.fs.openers import process_of
 from s3mount.fs.tree import Tree
@@ -60,19 +61,13 @@ class FileWrites:
         """
         path = self._tree.path_of(parent_ino, name)
         self._policy.check_create(path)
-        if not fits_in_key(path):
-            raise KeyTooLong(f"{path!r} is longer than a key can be")
+        check_fits(path)
         await self._settle(path)
         record = self._tree.cache.get(path)
-        found = getattr(record, "found", None)
-        if record is not None and hasattr(record, "found"):
+        if isinstance(record, Record):
             if opening.is_exclusive:
                 raise AlreadyExists("there is one", key=path, operation="create")
-            if found is None:
-                raise IsADirectory(f"{path!r} is a directory")
-            inode = self._tree.intern(path, found)
-            self._tree.inodes.grant(inode)
-            return await self.open(inode.ino, opening, thread_id), self._tree.attrs(inode, 0.0)
+            return await self._open_granted(self._tree.intern(path, record.found), opening, thread_id)
         opener = process_of(thread_id)
         draft = await self._drafts.open(path, None, opening, self._headers.of(path))  # does not wait: it is new
         inode = self._tree.intern(path, ObjectStat(path, "", 0, draft.mtime_s))
@@ -80,6 +75,17 @@ class FileWrites:
         self._tree.inodes.grant(inode)
         self._tree.shown.created(inode, mode, self._tree.owner)
         return handle, self._tree.attrs(inode, self._tree.cache.ages.fresh_s(inode.key))
+
+    async def _open_granted(self, inode: Inode, opening: Opening, thread_id: int) -> tuple[int, FileAttrs]:
+        self._tree.inodes.grant(inode)
+        is_open = False
+        try:
+            handle = await self.open(inode.ino, opening, thread_id)
+            is_open = True
+        finally:
+            if not is_open:
+                self._tree.inodes.forget(inode.ino, 1)
+        return handle, self._tree.attrs(inode, 0.0)
 
     async def open(self, ino: int, opening: Opening, thread_id: int) -> int:
         """A handle on an existing file that may write it.
@@ -116,9 +122,9 @@ class FileWrites:
         Raises:
             StoreError: it could not be written.
         """
-        draft = self._tree.inodes.get(ino).unsaved
-        if isinstance(draft, Draft) and draft.is_acknowledged:
-            await draft.fsync()
+        draft = await self._drafts.open_to_read(self._tree.inodes.get(ino).key)
+        if draft is not None:
+            await self._drafts.release(draft)
 
     def release_nowait(self, handle: int) -> bool:
         """As `release`, of a handle that only reads; returns whether it was one."""
@@ -225,16 +231,15 @@ class FileWrites:
 
     # -- start and end --------------------------------------------------------------------------
 
-    async def recover(self) -> int:
-        """Take over what dead daemons had acknowledged; returns how many files.
+    async def recover(self) -> None:
+        """Take over what dead daemons had acknowledged.
 
         Raises:
             SpoolFailed.
         """
-        n_files = await self._drafts.recover()
+        await self._drafts.recover()
         for draft in self._drafts.below(""):
             self._written.begin(draft)
-        return n_files
 
     def check_invariants(self) -> None:
         """Raises ValueError when a part's invariant does not hold."""

@@ -24,15 +24,14 @@ class WrittenInodes:
         self._inodes: dict[Watched, Inode] = {}
         self._saved_at: dict[Watched, float] = {}  # on the timer of the metadata cache
 
-    def begin(self, draft: Draft, inode: Inode | None = None) -> Inode:
+    def begin(self, draft: Draft, inode: Inode | None = None) -> None:
         """A draft is there; nothing if that is known.
 
         Args:
             inode: of a file the kernel knows; None for one by its key, of a draft that was found in the spool.
         """
-        known = self._inodes.get(draft)
-        if known is not None:
-            return known
+        if draft in self._inodes:
+            return
         found = draft.base or ObjectStat(draft.key, "", draft.size, draft.mtime_s)
         inode = inode or self._tree.inodes.intern(draft.key, found)
         self._inodes[draft] = inode
@@ -41,7 +40,6 @@ class WrittenInodes:
         inode.unsaved = draft
         self._tree.cache.local.add_file(inode)
         self.wrote(draft)
-        return inode
 
     def wrote(self, draft: Draft) -> None:
         """Its size or content changed."""

@@ -197,6 +197,19 @@ async def test_create_where_there_is_one(tmp_path: Path) -> None:
             await each.create("x" * 1025)
 
 
+async def test_a_creation_that_fails_leaves_no_reference(tmp_path: Path) -> None:
+    """A creation that finds a file it may not change fails, and the kernel holds no reference to it."""
+    store = FakeStore()
+    store.put("a", b"old")
+    new_only = WritePolicy(is_read_only=False)
+    async with writable(tmp_path, store, policy=new_only, metadata=TTL) as each:
+        await each.mounted.names()
+        before = each.fs.statistics().inodes.lookups
+        with pytest.raises(NotAllowed):
+            await each.create("a", Opening())
+        assert each.fs.statistics().inodes.lookups == before
+
+
 async def test_exclusive_creations_meet(tmp_path: Path) -> None:
     """Of two exclusive creations in one mount the second fails at once; of another host's, fsync and close say it."""
     async with writable(tmp_path) as each:
