@@ -31,7 +31,7 @@ def test_files_are_where_they_belong(work: Path) -> None:
 
 def test_the_example_is_complete() -> None:
     """It parses, and names what the privileged half needs: an absolute directory."""
-    example = tomllib.loads((ROOT / "systemd/example.conf").read_text(encoding="utf-8"))
+    example = tomllib.loads((ROOT / "examples/example.conf").read_text(encoding="utf-8"))
     assert {"bucket", "directory"} <= example.keys()
     assert os.path.isabs(example["directory"])
 
