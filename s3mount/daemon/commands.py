@@ -5,12 +5,14 @@
     SIGUSR2           the next log level
 
 SIGUSR1 is `daemon.stacks`.  With a mounter beside it the daemon gets them from there; one that comes to both, from a
-terminal, is harmless twice.
+terminal, is harmless twice, also while the end saves what is not in S3: trio raises again what comes then, when nobody
+receives any more.
 """
 
 import logging
 import signal
 from collections.abc import AsyncIterator
+from types import FrameType
 
 from s3mount.fs.filesystem import S3FileSystem
 from s3mount.logs import Log
@@ -23,6 +25,16 @@ def signals_heeded() -> list[signal.Signals]:
     """What nohup ignores stays ignored."""
     hangup = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
     return [signal.SIGINT, signal.SIGTERM, signal.SIGUSR2, *hangup]
+
+
+def pass_over_at_the_end() -> None:
+    """Nothing that comes after the last receiver is closed ends the process; call it before the first is opened."""
+    for each in signals_heeded():
+        signal.signal(each, _pass_over)  # not SIG_IGN, which throws away what waits while it is blocked
+
+
+def _pass_over(_number: int, _frame: FrameType | None) -> None:
+    """The end is under way."""
 
 
 class Commands:

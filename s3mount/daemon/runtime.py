@@ -20,7 +20,7 @@ import trio
 from s3mount.config import MountConfig
 from s3mount.daemon import mountpoint, stacks
 from s3mount.daemon.allocator import keep_memory
-from s3mount.daemon.commands import Commands, signals_heeded
+from s3mount.daemon.commands import Commands, pass_over_at_the_end, signals_heeded
 from s3mount.daemon.desk import desk_of
 from s3mount.daemon.keeper import Keeper
 from s3mount.daemon.metering import meter_of
@@ -80,6 +80,7 @@ async def _run(config: MountConfig, readiness: Readiness, keeper: Keeper, own_lo
             gc.collect()
         gc.freeze()  # botocore's models are 300,000 objects that no later collection need look at
         telemetry = Telemetry(config, parts)
+        pass_over_at_the_end()
         with (
             trio.open_signal_receiver(*signals_heeded()) as signals,
             stacks.dumped(own_log.descriptor) as dumps,

@@ -1,5 +1,6 @@
 """Files that programs write on a real mount, and what another client of the bucket sees of them."""
 
+import contextlib
 import errno
 import mmap
 import os
@@ -343,3 +344,20 @@ def test_removed_directories_stay_removed(rw: Bucket) -> None:
         assert not (rw.path / "d").exists()
     (rw.path / "d").mkdir()
     assert os.listdir(rw.path) == ["d"]
+
+
+def test_stops_that_come_together(weed: Server, work: Path) -> None:
+    """However often a mount is told to stop, what was removed and written is in S3, and it ends in order."""
+    with bucket_on(weed, work, "--rw") as bucket:
+        (bucket.path / "old").write_bytes(b"1")
+        daemon = bucket.mount.daemon_pid
+        (bucket.path / "old").unlink()
+        (bucket.path / "new").write_bytes(b"2")
+        bucket.mount.process.send_signal(signal.SIGTERM)
+        while bucket.mount.process.poll() is None:
+            with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+                os.kill(daemon, signal.SIGTERM)
+                bucket.mount.process.wait(0.002)  # a flood would only show how deep Python's handlers nest
+        assert bucket.mount.process.returncode == 0
+        assert bucket.listed() == ["new"]
+        assert "unmounted after" in bucket.mount.log
