@@ -11,7 +11,7 @@ demo:        ## the main job on an embedded S3 server, with real data
 
 test:        ## every test; needs root (or sudo) once, for packages, and /dev/fuse
 	@.ci/prepare test
-	@$(if $(PYTEST_ARGS),$(PY) -m pytest $(PYTEST_ARGS),.ci/halves $(PY))
+	@$(if $(PYTEST_ARGS),$(PY) -m pytest $(PYTEST_ARGS),.ci/parts $(PY))
 
 check:       ## style, types, layering, size caps
 	@.ci/prepare test
