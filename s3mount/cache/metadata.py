@@ -101,6 +101,11 @@ class MetadataCache:
         newest = self._newest(path)
         return newest if isinstance(newest, Record) else None
 
+    def is_not_listed(self, path: str, since: float) -> bool:
+        """Whether a listing asked for since a time lacks a path, and nothing newer is known of it."""
+        newest = self._newest(path)
+        return isinstance(newest, Absence) and newest.asked_at >= since and newest is not self._answers.get(path)
+
     def recall(self, path: str, found: ObjectStat | None, asked_at: float) -> Record | None:
         """The record that an inode stands for, when there was no room to keep it here.
 

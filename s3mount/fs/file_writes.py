@@ -73,6 +73,7 @@ class FileWrites:
         inode = self._tree.intern(path, ObjectStat(path, "", 0, draft.mtime_s))
         handle = self._handle(inode, draft, opening, opener)
         self._tree.inodes.grant(inode)
+        self._tree.versions.resolver.created(path)
         self._tree.shown.created(inode, mode, self._tree.owner)
         return handle, self._tree.attrs(inode, self._tree.cache.ages.fresh_s(inode.key))
 

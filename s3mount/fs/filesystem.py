@@ -92,7 +92,7 @@ class S3FileSystem:
         path = self.tree.path_of(parent_ino, name)
         began_at = self._cache.now()
         try:
-            record = await self._waits.of_names(self._resolver.resolve(path))
+            record = await self._waits.of_names(self._resolver.look_up(path))
         except NameNotFound as error:
             if error.ttl_s > 0 and self._kernel.may_keep_absent(path, parent_ino, name):
                 return absent_attrs(error.ttl_s)

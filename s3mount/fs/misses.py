@@ -7,11 +7,17 @@ has to ask S3, and the one LIST that it saved for each that has not.
 
 The names listed so far answer look-ups; the whole listing is kept by the lister as any other.
 
+A program that makes many files has each looked up by the kernel first, in vain: a LIST for every file.  A directory in
+which this mount makes files is FILLING, and as long as it is small it is listed again whenever four more look-ups had
+to ask.  A look-up in it believes for `FILLING_S` that a name which was not listed is not there; the write that follows
+says If-None-Match all the same.
+
 INVARIANT: a directory is listed at most once at a time, and at most `_MAX_AT_ONCE` are.
 """
 
 from collections import OrderedDict
 from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
 
 import trio
 
@@ -20,6 +26,8 @@ from s3mount.core.listing import Entry
 from s3mount.errors import StoreError
 from s3mount.fs.directories import DirectoryLister
 from s3mount.fs.scans import DirectoryScan
+
+V = TypeVar("V")
 
 #: Misses that make it worth it, and pages that each then pays for.
 _WORTH_LISTING = 4
@@ -30,6 +38,11 @@ _AHEAD_PAGES = 8
 #: Seconds without a look-up after which a listing that waits for one ends; and before the next of that directory.
 _IDLE_S = 10.0
 _REST_S = 60.0
+#: A directory is filling when as many files were made in it, none of them longer after the one before it.
+_FILLING_FILES = 4
+FILLING_S = 1.0
+#: One with more pages is not worth it.
+_SMALL_PAGES = 8
 #: Directories counted; the least recently missed goes first.
 _MAX_COUNTED = 1_000
 
@@ -56,6 +69,20 @@ class _Background:
         self.more = trio.Event()
 
 
+class _Rest(NamedTuple):
+    """Attributes: no listing before that time, on trio's clock, and the pages of the last one."""
+
+    until: float
+    pages: int
+
+
+class _Filling(NamedTuple):
+    """Attributes: files made in a directory, each soon after another, and when the last was."""
+
+    files: int
+    last_at: float
+
+
 class MissCounter:
     """Counts misses and lists in the background.
 
@@ -67,7 +94,8 @@ class MissCounter:
         self._lister = lister
         self._nursery = nursery
         self._misses: OrderedDict[str, int] = OrderedDict()
-        self._rests_until: OrderedDict[str, float] = OrderedDict()
+        self._rests: OrderedDict[str, _Rest] = OrderedDict()
+        self._filling: OrderedDict[str, _Filling] = OrderedDict()
         self._running: dict[str, _Background] = {}
         self._started = 0
 
@@ -80,9 +108,7 @@ class MissCounter:
             return
         count = self._misses.pop(key, 0) + 1
         if count < _WORTH_LISTING or len(self._running) >= _MAX_AT_ONCE or self._is_resting(key):
-            self._misses[key] = count
-            if len(self._misses) > _MAX_COUNTED:
-                self._misses.popitem(last=False)
+            _note(self._misses, key, count)
             return
         self._started += 1
         scan = self._lister.scan(key, ahead_pages=_AHEAD_PAGES)
@@ -100,8 +126,26 @@ class MissCounter:
         background.pay(1)
         return entry, background.scan.first_asked_at
 
+    def created(self, path: str) -> None:
+        """This mount makes a file."""
+        key, now = split_key(path)[0], trio.current_time()
+        known = self._filling.pop(key, None)
+        files = 1 if known is None or now - known.last_at > FILLING_S else known.files + 1
+        _note(self._filling, key, _Filling(files, now))
+
+    def is_filling(self, path: str) -> bool:
+        """Whether this mount is making many files in the directory of a path."""
+        return self._is_filling(split_key(path)[0])
+
+    def _is_filling(self, key: str) -> bool:
+        known = self._filling.get(key)
+        return known is not None and known.files >= _FILLING_FILES and trio.current_time() - known.last_at <= FILLING_S
+
     def _is_resting(self, key: str) -> bool:
-        return self._rests_until.get(key, 0.0) > trio.current_time()
+        rest = self._rests.get(key)
+        if rest is None or rest.until <= trio.current_time():
+            return False
+        return rest.pages > _SMALL_PAGES or not self._is_filling(key)
 
     async def _list(self, key: str, background: _Background) -> None:
         try:
@@ -115,9 +159,7 @@ class MissCounter:
         finally:
             del self._running[key]
             self._lister.leave(background.scan)
-            self._rests_until[key] = trio.current_time() + _REST_S
-            if len(self._rests_until) > _MAX_COUNTED:
-                self._rests_until.popitem(last=False)
+            _note(self._rests, key, _Rest(trio.current_time() + _REST_S, background.scan.pages))
 
     def statistics(self) -> MissStatistics:
         """A snapshot of the counters."""
@@ -129,3 +171,9 @@ class MissCounter:
             raise ValueError("too many directories are listed in the background")
         if any(background.scan.users < 1 for background in self._running.values()):
             raise ValueError("a background listing has no user")
+
+
+def _note(table: OrderedDict[str, V], key: str, value: V) -> None:
+    table[key] = value
+    if len(table) > _MAX_COUNTED:
+        table.popitem(last=False)

@@ -12,7 +12,7 @@ from s3mount.cache.metadata import MetadataCache
 from s3mount.core.keys import fits_in_key
 from s3mount.errors import NameNotFound
 from s3mount.fs.flight import Flight
-from s3mount.fs.misses import MissCounter
+from s3mount.fs.misses import FILLING_S, MissCounter
 from s3mount.fs.probing import NameProbe
 
 
@@ -42,6 +42,22 @@ class Resolver:
         self._questions: dict[str, _Question] = {}
         self._resolved = 0
         self._joined = 0
+
+    def created(self, path: str) -> None:
+        """This mount makes a file: see `fs.misses`."""
+        self._misses.created(path)
+
+    async def look_up(self, path: str) -> Record:
+        """As `resolve`, for the kernel: where this mount fills a directory, a recent listing says what is not there.
+
+        Raises:
+            NameNotFound, StoreError.
+        """
+        now = self._cache.now()
+        is_filled = self._misses.is_filling(path) and self._cache.get(path) is None
+        if is_filled and self._cache.is_not_listed(path, now - FILLING_S):
+            raise self._not_found(path, Absence(now, now))
+        return await self.resolve(path)
 
     async def resolve(self, path: str, *, not_before: float = -math.inf) -> Record:
         """What is under a path, not older than the cache allows.
@@ -93,7 +109,7 @@ class Resolver:
         answer = await self._probe.ask(path, asked_at)
         if not answer.is_directory and answer.found is None:
             absence = self._cache.put_absent(path, asked_at)
-            if absence.expires_at > asked_at:  # else a listing would not answer for it either
+            if absence.expires_at > asked_at or self._misses.is_filling(path):  # else a listing would not answer either
                 self._missed(path)
             raise self._not_found(path, absence)
         if not answer.is_proven:

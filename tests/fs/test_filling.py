@@ -1,0 +1,93 @@
+"""A directory that this mount makes many files in is listed now and then, in place of a LIST before each file."""
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from s3mount.cache.ages import MetadataConfig
+from s3mount.errors import AlreadyExists
+from tests.fs.names_harness import MountedNames, namespace
+from tests.support.fake_store import FakeStore
+
+MINIMAL = MetadataConfig()
+LATENCY_S = 0.02
+
+
+async def make(tested: MountedNames, number: int, *, pause_s: float = LATENCY_S) -> None:
+    """A file, as the kernel makes it: it looks the name up, and creates it when there is none."""
+    path = f"d/{number:04d}"
+    assert not await tested.exists(path)
+    await tested.write(path, b"x")
+    await trio.sleep(pause_s)
+
+
+async def test_many_files_by_a_few_lists(autojump_clock: object, tmp_path: Path) -> None:
+    """Of a directory that a mount fills a LIST comes for some twenty of its files, at one file each 20 ms."""
+    store = FakeStore(latency_s=LATENCY_S)
+    store.put("d/first", b"1")
+    async with namespace(store, tmp_path, metadata=MINIMAL) as tested:
+        for number in range(500):
+            await make(tested, number)
+        assert store.counts["lists"] <= 100
+        assert store.counts["heads"] == 0
+        assert len(await tested.listed("d")) == 501
+
+
+async def test_a_file_of_another_host(autojump_clock: object, tmp_path: Path) -> None:
+    """There a file that another host makes is found within a second; and what is known of others changes nothing."""
+    store = FakeStore(latency_s=LATENCY_S)
+    store.put("d/first", b"1")
+    async with namespace(store, tmp_path, metadata=MINIMAL) as tested:
+        for number in range(50):
+            await make(tested, number)
+        store.put("d/theirs", b"1")
+        made_at = trio.current_time()
+        number = 50
+        while not await tested.exists("d/theirs"):
+            number += 1
+            await make(tested, number)
+        assert trio.current_time() - made_at <= 1.0 + 4 * LATENCY_S
+        store.put("d/theirs too", b"1")
+        await trio.sleep(1.01)
+        assert await tested.exists("d/theirs too")
+
+
+async def test_a_link_or_directory_of_another_host_is_seen_at_once(autojump_clock: object, tmp_path: Path) -> None:
+    """There who is told that a name exists finds it: links and directories always ask S3."""
+    store = FakeStore()
+    async with namespace(store, tmp_path, metadata=MINIMAL) as tested:
+        store.put("d/first", b"1")
+        for number in range(50):
+            await make(tested, number)
+        store.put("d/theirs", b"1")
+        store.put("d/dir/", b"")
+        with pytest.raises(AlreadyExists):
+            await tested.link("d/0001", "d/theirs")
+        with pytest.raises(AlreadyExists):
+            await tested.mkdir("d/dir")
+        assert await tested.exists("d/theirs")
+        assert await tested.exists("d/dir")
+
+
+async def test_a_file_now_and_then_always_asks(autojump_clock: object, tmp_path: Path) -> None:
+    """Who makes a file every two seconds asks S3 for each, and finds what another host made a moment ago."""
+    store = FakeStore()
+    store.put("d/first", b"1")
+    async with namespace(store, tmp_path, metadata=MINIMAL) as tested:
+        for number in range(20):
+            await make(tested, number, pause_s=2.0)
+            store.put(f"d/theirs {number}", b"1")
+            assert await tested.exists(f"d/theirs {number}")
+
+
+async def test_a_large_directory_is_not_listed_again(autojump_clock: object, tmp_path: Path) -> None:
+    """Filling a directory of forty pages costs a LIST for each file, and once those of the directory."""
+    store = FakeStore(latency_s=LATENCY_S)
+    store.max_page = 5
+    for number in range(200):
+        store.put(f"d/old {number:03d}", b"1")
+    async with namespace(store, tmp_path, metadata=MINIMAL) as tested:
+        for number in range(200):
+            await make(tested, number)
+        assert store.counts["lists"] <= 200 + 100
