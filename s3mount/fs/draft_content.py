@@ -83,7 +83,7 @@ class DraftContent:
                 await self.spooled.write(offset, body)
             except (SpoolFull, SpoolFailed) as error:
                 self._is_keeping = False
-                log.warning("what is written to %r cannot be changed or read any more: %s", self._key, error)
+                log.warning("what is sent of %r is not kept, so it can be written in order only: %s", self._key, error)
 
     @property
     def size(self) -> int:
