@@ -5,7 +5,8 @@
 
 The spool's file is made with the first byte; a file that is only cut off, or that nobody wrote to, has none.
 
-Not safe for two calls at once, reads beside each other excepted; `fs.draft` sees to that.
+Not safe for two calls at once, but for reads, and for writes to different bytes: parts of a stream that S3 has come
+beside each other.  `fs.draft` sees to that.
 
 INVARIANT: what `extents` calls local is in the spool's file.
 """
@@ -63,6 +64,7 @@ class SpooledContent:
         self._tools = tools
         self._base = base.id if base else ObjectId("", "")
         self._file = file
+        self._creating = trio.Lock()
         self.extents = extents or Extents(base.size if base else 0)
 
     @property
@@ -81,10 +83,15 @@ class SpooledContent:
         Raises:
             SpoolFull, SpoolFailed: nothing that was there before is lost.
         """
-        if self._file is None:
-            self._file = await self._tools.spool.create()
-        await self._file.write(offset, body)
+        file = await self._made_file()
+        await file.write(offset, body)
         self.extents.write(ByteRange(offset, offset + size_of(body)))
+
+    async def _made_file(self) -> SpoolFile:
+        async with self._creating:
+            if self._file is None:
+                self._file = await self._tools.spool.create()
+            return self._file
 
     async def truncate(self, size: int) -> None:
         """The file has that size now; where it grows it has zeros."""
@@ -211,11 +218,10 @@ class SpooledContent:
         Raises:
             SpoolFull, SpoolFailed: it is not acknowledged.
         """
-        if self._file is None:
-            self._file = await self._tools.spool.create()
+        file = await self._made_file()
         old, changes = self.extents, tuple((start, stop) for start, stop in self.extents.changes)
         record = SpoolRecord(key, mark, self._base.etag, old.base_size, old.base_stop, old.size, changes)
-        await self._file.keep(record)
+        await file.keep(record)
 
     async def forget(self) -> None:
         """What was acknowledged is in S3, or nobody wants it any more."""
