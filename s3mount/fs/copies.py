@@ -19,6 +19,7 @@ from s3mount.errors import AlreadyExists, ObjectNotFound
 from s3mount.store.base import ObjectStore
 from s3mount.store.conditions import Conditions, find_conditions
 from s3mount.store.copying import copy_object
+from s3mount.store.renaming import Mover
 from s3mount.store.writing import ANYTHING, NEW, Writer, Written
 from s3mount.units import MIB
 
@@ -33,6 +34,7 @@ class Copies:
         prefix: below it two small objects are made and removed, if the conditions are to be found out.
         clock: seconds since the epoch.
         conditions: None where they are not known.
+        mover: where the bucket can rename objects.
 
     Attributes:
         copied: objects, since the start.
@@ -45,12 +47,14 @@ class Copies:
         prefix: str,
         clock: Callable[[], float],
         conditions: Conditions | None = None,
+        mover: Mover | None = None,
     ) -> None:
         self._store = store
         self._writer = writer
         self._prefix = prefix
         self._clock = clock
         self._conditions = conditions
+        self._mover = mover
         self._finding = trio.Lock()
         self.copied = 0
 
@@ -69,6 +73,17 @@ class Copies:
         self.copied += 1
         mtime_s = int(self._clock()) if written.mtime_s is None else written.mtime_s
         return ObjectStat(key, written.id.etag, source.size, mtime_s, source.storage_class)
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether `move` leaves nothing under the old key."""
+        return self._mover is not None
+
+    async def move(self, source: ObjectStat, key: str, *, is_new: bool = False) -> ObjectStat:
+        """The object under another key: renamed where the bucket can, else copied.  As `copy`."""
+        if self._mover is None:
+            return await self.copy(source, key, is_new=is_new)
+        return await self._mover.move(source, key, is_new=is_new)
 
     async def mark(self, key: str) -> ObjectStat:
         """An empty object, whatever there was: the marker of a directory.

@@ -106,7 +106,8 @@ async def kill(each: Writing) -> None:
 
 
 def restarted(each: Writing, nursery: trio.Nursery) -> Writing:
-    return Writing(each.made, nursery, each.spool.directory)
+    appends = each.tools.spool.appender is not None
+    return Writing(each.made, nursery, each.spool.directory, appends=appends)
 
 
 async def test_killed_after_a_close(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
