@@ -9,19 +9,22 @@ A copy that may only make a new object (link(2), rename without replacing) must 
 Which it is, is found out by trying, when it matters for the first time (store.conditions).
 """
 
+import logging
 from collections.abc import Callable
 
 import trio
 
 from s3mount.core.attrs import ObjectStat
 from s3mount.core.ranges import ByteRange
-from s3mount.errors import AlreadyExists, ObjectNotFound
+from s3mount.errors import AlreadyExists, NotSupported, ObjectNotFound
 from s3mount.store.base import ObjectStore
 from s3mount.store.conditions import Conditions, find_conditions
 from s3mount.store.copying import copy_object
 from s3mount.store.renaming import Mover
 from s3mount.store.writing import ANYTHING, NEW, Writer, Written
 from s3mount.units import MIB
+
+log = logging.getLogger(__name__)
 
 #: Bytes that are worth a GET and a PUT: commit files are small.
 _MAX_SENT = 8 * MIB
@@ -81,9 +84,13 @@ class Copies:
 
     async def move(self, source: ObjectStat, key: str, *, is_new: bool = False) -> ObjectStat:
         """The object under another key: renamed where the bucket can, else copied.  As `copy`."""
-        if self._mover is None:
-            return await self.copy(source, key, is_new=is_new)
-        return await self._mover.move(source, key, is_new=is_new)
+        if self._mover is not None:
+            try:
+                return await self._mover.move(source, key, is_new=is_new)
+            except NotSupported as error:  # as in Local Zones
+                log.info("the bucket does not rename objects, so they are copied: %s", error)
+                self._mover = None
+        return await self.copy(source, key, is_new=is_new)
 
     async def mark(self, key: str) -> ObjectStat:
         """An empty object, whatever there was: the marker of a directory.

@@ -168,6 +168,9 @@ class DirectoryRenames:
         job.copied[found.key] = found, copied
         if self._copies.is_moving:
             job.deleted.add(found.key)
+            inode = self._tree.inodes.peek(shown_name(found.key), found)
+            if inode is not None:
+                inode.found = copied  # who reads it reads on, while the others are still on their way
 
     async def _move_draft(self, job: RenameJob, key: str) -> None:
         async def copy(version: ObjectStat) -> ObjectStat:
@@ -212,7 +215,7 @@ class DirectoryRenames:
                 self._kept.keep(parent_key)
 
     def _move_inodes(self, job: RenameJob) -> None:
-        inodes = self._tree.inodes
+        inodes, moved = self._tree.inodes, {each[1].key: each for each in job.copied.values()}
         replaced = inodes.find(job.new_key)
         if replaced is not None:
             inodes.orphan(replaced)
@@ -222,7 +225,7 @@ class DirectoryRenames:
             if inode.found is None:
                 inodes.rewrite(inode, job.renamed(inode.key), None)
                 continue
-            known = job.copied.get(inode.found.key)
+            known = job.copied.get(inode.found.key) or moved.get(inode.found.key)
             if known is not None and known[0].etag == inode.found.etag:
                 inodes.rewrite(inode, job.renamed(inode.key), known[1])
             else:

@@ -24,7 +24,7 @@ from s3mount.core.extents import Extents, Source
 from s3mount.core.ranges import ByteRange, split
 from s3mount.core.spool_record import SpoolRecord
 from s3mount.core.uploads import PlannedPart, plan_parts
-from s3mount.errors import ObjectChanged, ObjectTooLarge
+from s3mount.errors import NotSupported, ObjectChanged, ObjectTooLarge
 from s3mount.fs.appending import Appender
 from s3mount.fs.part_sender import StreamTools, send_all
 from s3mount.fs.spool import Spool, SpoolFile
@@ -138,7 +138,7 @@ class SpooledContent:
         """
         appender, appended = self._tools.appender, self.extents.appended
         if appender is not None and appended is not None and appended.length <= self._largest_part:
-            with contextlib.suppress(ObjectTooLarge):  # too often: rewritten it is new
+            with contextlib.suppress(ObjectTooLarge, NotSupported):  # too often: rewritten it is new; or a Local Zone
                 return await self._append(appender, appended)
         writer, part_size = self._tools.streams.writer, self._tools.streams.part_size
         plan = plan_parts(self.size, self.extents.base_stop, self.extents.changes, part_size)

@@ -7,10 +7,10 @@ that the object has, so who appends to an object that was not made here asks for
 from collections import OrderedDict
 from typing import Any
 
-from s3mount.errors import ObjectChanged
+from s3mount.errors import ObjectChanged, StoreError
 from s3mount.store.bodies import as_file
 from s3mount.store.checksums import checksum_of_body
-from s3mount.store.writing import Body
+from s3mount.store.writing import Body, size_of
 
 #: Kinds that are computed here; an append to an object with another one has none.
 _KINDS = ("crc32c", "crc64nvme", "crc32")
@@ -38,7 +38,8 @@ class Appends:
             made: arguments of a request that makes an object.
 
         Raises:
-            ObjectChanged: that is not the version; and what botocore raises.
+            ObjectChanged: that is not the version.
+            StoreError: the server knows nothing of offsets; and what botocore raises.
         """
         kind = self._known.get(etag)
         if kind is None:
@@ -47,6 +48,8 @@ class Appends:
         answer = await self._client.put_object(
             Key=key, Body=as_file(body), WriteOffsetBytes=offset, **checksum, **{**made, "IfMatch": etag}
         )
+        if answer.get("Size") != offset + size_of(body):  # that of what was appended to (S3 API)
+            raise StoreError("the server did not append: it may have replaced the object", key=key)
         self._known[answer["ETag"]] = kind
         if len(self._known) > _MAX_KNOWN:
             self._known.popitem(last=False)

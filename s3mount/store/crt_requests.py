@@ -13,6 +13,7 @@ from awscrt.http import HttpHeaders, HttpRequest
 from awscrt.s3 import S3ChecksumConfig, S3Client, S3RequestType
 
 from s3mount.core.waits import Arrival
+from s3mount.errors import BadCredentials, ExpiredCredentials, StoreError, StoreFailure
 from s3mount.store.bodies import PieceStream
 from s3mount.store.express import SERVICE, TOKEN_HEADER, SessionSource
 from s3mount.store.session import Endpoint, S3Config
@@ -116,7 +117,12 @@ class CrtRequests:
         )
         await transfer.wait()
         if transfer.failure is not None:
-            raise transfer.failure(bucket=self._bucket, key=key, operation=operation)
+            context = {"bucket": self._bucket, "key": key, "operation": operation}
+            error: StoreError = transfer.failure(**context)
+            if self._sessions is not None and isinstance(error, BadCredentials | ExpiredCredentials):
+                self._sessions.newest = None  # S3 knows it no more; asked again, it is another
+                error = StoreFailure(error.message, **context)
+            raise error
         return transfer
 
     async def _enter(self, n_bytes: int, arrival: Arrival | None) -> int:

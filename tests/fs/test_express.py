@@ -7,7 +7,7 @@ import trio
 
 from s3mount.core.attrs import ObjectStat
 from s3mount.core.backoff import Patience
-from s3mount.errors import AlreadyExists, ObjectChanged, StoreFailure
+from s3mount.errors import AlreadyExists, NotSupported, ObjectChanged, StoreFailure
 from s3mount.fs.namespace import NamespaceConfig
 from s3mount.store.retries import Retries
 from s3mount.units import MIB
@@ -93,9 +93,12 @@ async def test_half_a_rename_goes_on(tmp_path: Path) -> None:
             return await super().move(source, key, is_new=is_new)
 
     async with namespace(store, tmp_path, writer=writer, config=moving(Failing(store))) as here:
-        await here.known(*(f"d/{n:02}" for n in range(50)))
+        inos = [(await here.mounted.walk(f"d/{n:02}")).ino for n in range(50)]
+        reader = await here.mounted.fs.open(inos[0])
         with pytest.raises(StoreFailure):
             await here.rename("d", "n")
+        assert bytes(await here.mounted.read(reader, 0, 9)) == b"d/00"
+        here.mounted.fs.release(reader)
         found = await here.tree()
         moved = [key for key in store.objects if key.startswith("n/")]
         assert 0 < len(moved) < 50
@@ -103,6 +106,23 @@ async def test_half_a_rename_goes_on(tmp_path: Path) -> None:
         is_failing[0] = False
         await here.rename("d", "n")
         assert await here.tree() == {"n": None, **{f"n/{n:02}": f"d/{n:02}".encode() for n in range(50)}}
+
+
+async def test_a_bucket_that_renames_nothing(tmp_path: Path) -> None:
+    """Where S3 knows no RenameObject, as in Local Zones, that is asked once, and files are copied."""
+    store, writer = bucket("a", "d/b", "d/c")
+
+    class Local(FakeWriter):
+        async def move(self, source: ObjectStat, key: str, *, is_new: bool = False) -> ObjectStat:
+            self.counts["refused"] += 1
+            raise NotSupported("501")
+
+    local = Local(store)
+    async with namespace(store, tmp_path, writer=writer, config=moving(local)) as here:
+        await here.rename("a", "e")
+        await here.rename("d", "f")
+        assert await here.tree() == {"e": b"a", "f": None, "f/b": b"d/b", "f/c": b"d/c"}
+        assert (local.counts["refused"], writer.counts["copies"]) == (1, 3)
 
 
 # -- appends ----------------------------------------------------------------------------------

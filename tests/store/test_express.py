@@ -10,18 +10,20 @@ import trio
 from s3mount.core.attrs import ObjectStat
 from s3mount.core.backoff import Patience
 from s3mount.core.ranges import ByteRange
-from s3mount.errors import AccessDenied, AlreadyExists, ObjectChanged, ObjectTooLarge
+from s3mount.errors import AccessDenied, AlreadyExists, ObjectChanged, ObjectTooLarge, StoreError
 from s3mount.store.attempts import Attempts
 from s3mount.store.connect import Connection, connect
+from s3mount.store.guarded import GuardedStore
+from s3mount.store.patient import PatientStore
 from s3mount.store.renaming import ObjectMover
 from s3mount.store.retries import Retries
 from s3mount.store.writing import Condition, Writer
-from tests.store.conftest import CRT, config
+from tests.store.conftest import CRT, GUARD, config
 from tests.store.writers import writer_of
 from tests.support.directory_bucket import NAME, DirectoryBucket, directory_bucket
 from tests.support.directory_objects import checksum
 from tests.support.proxy import error_answer
-from tests.support.scripted import DROP, Call, Scripted, is_from_crt, signature_of
+from tests.support.scripted import DROP, Call, Scripted, answer, is_from_crt, signature_of
 
 FAILED = error_answer(503, "SlowDown")
 
@@ -91,6 +93,23 @@ async def test_a_session_is_renewed_before_it_ends(monkeypatch: pytest.MonkeyPat
                 for _ in range(5):
                     nursery.start_soon(reader.get_range, found.id, ByteRange(0, 7))
             assert at.bucket.counts["CreateSession"] - before == sessions
+
+
+async def test_a_session_that_s3_forgot() -> None:
+    """What the CRT signed with a session that is no more is asked again with another one."""
+    async with express() as at:
+        found = await at.put("a", b"content")
+        reader = PatientStore(
+            GuardedStore(at.connection.catalogue, at.connection.reader, GUARD),
+            Retries(Patience(60.0, window_s=0.0, max_attempts=3), chance=lambda: 0.0),
+        )
+        at.bucket.sessions.clear()
+        assert await reader.get_range(found.id, ByteRange(0, 7)) == b"content"
+        (token,) = at.bucket.sessions
+        for until in (0.0, 1e12):
+            at.bucket.sessions[token] = at.bucket.sessions[token][0], until
+            assert await reader.get_range(found.id, ByteRange(0, 7)) == b"content"
+        assert len(at.bucket.sessions) == 2
 
 
 async def test_a_session_that_is_denied(caplog: pytest.LogCaptureFixture) -> None:
@@ -237,6 +256,21 @@ async def test_an_append_to_another_version_is_refused() -> None:
         with pytest.raises(ObjectTooLarge):
             await at.writer.put("a", [b"ours"], Condition(theirs), offset=13)
         assert at.bucket.objects.get("a").content == b"contenttheirs"
+
+
+async def test_a_server_that_knows_no_offsets() -> None:
+    """One that takes an append for a whole object is an error, not silence."""
+    async with express() as at:
+        found = await at.put("a", b"content")
+
+        def script(call: Call) -> bytes:
+            if "x-amz-write-offset-bytes" not in call.headers:
+                return at.bucket(call)
+            return answer(200, ETag=at.bucket.objects.put("a", call.body, {}).etag)
+
+        at.server.script = script
+        with pytest.raises(StoreError, match="did not append"):
+            await at.writer.put("a", [b" more"], Condition(found.etag), offset=7)
 
 
 async def test_an_append_whose_answer_was_lost() -> None:
