@@ -39,7 +39,6 @@ ODD_KEYS = (
         "patient",
         *(pytest.param(each, marks=pytest.mark.server) for each in ("moto-crt", "weed-crt", "weed-aiobotocore")),
         "express-crt",
-        "express-aiobotocore",
     ]
 )
 async def bucket(request: pytest.FixtureRequest, keys: None) -> AsyncIterator[WriterBucket]:
