@@ -130,6 +130,8 @@ class ObjectNotFound(StoreError):
 class ObjectChanged(StoreError):
     """The object under that key is no longer the version asked for (If-Match failed, or gone)."""
 
+    is_in_doubt = False  # an earlier attempt, not answered, may have made it what it is
+
 
 class AlreadyExists(StoreError):
     """There is an object under a key that was to be a new one (If-None-Match failed)."""

@@ -39,6 +39,9 @@ def s3_config(location: Location, flags: Mapping[str, Any], environ: Mapping[str
     """
     if flags["no_sign_request"] and flags["profile"]:
         raise BadOption("--no-sign-request and --profile exclude each other")
+    for name in ("no_sign_request", "requester_pays"):
+        if flags[name] and location.is_directory_bucket:
+            raise BadOption(f"--{name.replace('_', '-')}: a directory bucket (S3 Express One Zone) does not have that")
     ca_bundle = flags["ca_bundle"] or environ.get("AWS_CA_BUNDLE") or None
     if ca_bundle is not None and not os.path.isfile(ca_bundle):
         raise BadOption(f"AWS_CA_BUNDLE names {ca_bundle!r}, which is not a file")

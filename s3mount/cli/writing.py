@@ -26,6 +26,8 @@ WRITE_FLAGS = [
     click.option("--rw", is_flag=True, help="Everything can be changed: overwrite, delete, rename, append."),
     click.option("--allow-overwrite", is_flag=True, help="Existing files may be replaced (opened with O_TRUNC)."),
     click.option("--allow-delete", is_flag=True, help="Files and empty directories may be removed."),
+    click.option("--incremental-upload", is_flag=True,
+                 help="Append to existing files of a directory bucket (S3 Express); only what is new is sent."),
     click.option("--write-part-size", type=size_in(1), metavar="BYTES",
                  help="Size of the first parts of an upload; they grow with it.  [default: 8 MiB]"),
     click.option("--upload-checksums", type=click.Choice(["crc32c", "crc64nvme", "off"]), default="crc32c",
@@ -56,11 +58,16 @@ def writing_config(
     Raises:
         BadOption: they contradict each other, or cannot be meant.
     """
-    switches = [name for name in ("rw", "allow_overwrite", "allow_delete") if flags[name]]
+    switches = [name for name in ("rw", "allow_overwrite", "allow_delete", "incremental_upload") if flags[name]]
     if flags["read_only"] and switches:
         raise BadOption(f"--read-only excludes --{switches[0].replace('_', '-')}")
     if flags["sse_kms_key_id"] and not (flags["sse"] or "").startswith("aws:kms"):
         raise BadOption("--sse-kms-key-id needs --sse aws:kms or aws:kms:dsse")
+    if flags["incremental_upload"] and not s3.location.is_directory_bucket:
+        raise BadOption(
+            f"--incremental-upload: {s3.location.bucket!r} is not a directory bucket (S3 Express One Zone), and no "
+            "other can append; --rw appends there, too, by copies"
+        )
     part_size = flags["write_part_size"] or DEFAULT_WRITE_PART_SIZE
     if not MIN_PART_SIZE <= part_size <= MAX_PART_SIZE:
         between = f"{format_size(MIN_PART_SIZE)} and {format_size(MAX_PART_SIZE)}"
@@ -71,6 +78,7 @@ def writing_config(
             is_rw=flags["rw"],
             may_overwrite=flags["allow_overwrite"],
             may_delete=flags["allow_delete"],
+            may_append=flags["incremental_upload"],
         ),
         part_size=part_size,
         objects=WriteConfig(
@@ -81,6 +89,7 @@ def writing_config(
         keeps_streamed=not flags["no_spool_streamed"],
         has_markers=not flags["no_dir_markers"],
         rename_dir_limit=flags["rename_dir_limit"],
+        appends=flags["incremental_upload"],
         aborts_uploads=flags["abort_uploads"],
     )
 

@@ -74,6 +74,13 @@ class Extents:
         """What was written, in order: the `changed` of `core.uploads.plan_parts`."""
         return list(self._changed)
 
+    @property
+    def appended(self) -> ByteRange | None:
+        """What was added at the end, if nothing else happened to the base."""
+        tail = ByteRange(self._base_size, self._size) if self._size > self._base_size > 0 else None
+        is_plain = self._base_stop == self._base_size and all(span.start >= self._base_size for span in self._changed)
+        return tail if is_plain else None
+
     def write(self, span: ByteRange) -> None:
         """Bytes were written here; beyond the end they leave zeros behind."""
         self._local.add(span)

@@ -1,7 +1,7 @@
 """What a user may write for BUCKET: a name, an access point ARN, or `s3://bucket/prefix/`.
 
 Only the form is decided here; whether the bucket exists is S3's to say.
-Sources: S3 User Guide, "General purpose bucket naming rules" and "Access point ARNs".
+Sources: S3 User Guide, "General purpose bucket naming rules", "Access point ARNs", and "Directory bucket naming rules".
 """
 
 import re
@@ -17,6 +17,12 @@ _ACCESS_POINT_ARN = re.compile(
     r"(?P<region>[a-z0-9-]*):(?P<account>[0-9]{12}):"
     r"(?P<resource>accesspoint[/:][a-z0-9-]+(?:\.mrap)?|outpost[/:][a-z0-9-]+[/:]accesspoint[/:][a-z0-9-]+)"
 )
+#: S3 Express One Zone: the id of the zone stands between the name and the suffix.
+_DIRECTORY_BUCKET = re.compile(r"[a-z0-9][a-z0-9-]*--(?P<region>[a-z0-9]+)(-[a-z0-9]+)?-az[0-9]+--x-s3")
+_DIRECTORY_SUFFIX, _DIRECTORY_ACCESS_POINT_SUFFIX = "--x-s3", "--xa-s3"
+#: The id of a region, as zones have it: use1 is us-east-1, apne1 ap-northeast-1.
+_REGION_ID = re.compile(r"(?P<area>us|eu|ap|ca|sa|me|af|il|mx)(?P<side>[ns]?[ew]|[nsc])(?P<number>[0-9])")
+_SIDES = {"n": "north", "s": "south", "e": "east", "w": "west", "c": "central"}
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,23 @@ class Location:
 
     bucket: str
     prefix: str = ""
+
+    @property
+    def is_directory_bucket(self) -> bool:
+        """Whether it is of S3 Express One Zone."""
+        return self.bucket.endswith(_DIRECTORY_SUFFIX)
+
+    @property
+    def region(self) -> str | None:
+        """Where a directory bucket is, by its name; None for others, and where the name does not tell.
+
+        No answer of S3 can tell: in another region there is no host of that name.
+        """
+        match = _DIRECTORY_BUCKET.fullmatch(self.bucket)
+        found = match and _REGION_ID.fullmatch(match["region"])
+        if not found:
+            return None
+        return f"{found['area']}-{''.join(_SIDES[letter] for letter in found['side'])}-{found['number']}"
 
     @property
     def label(self) -> str:
@@ -69,6 +92,12 @@ def _check_bucket(bucket: str) -> None:
         if not match["region"]:
             raise BadOption("multi-region access points are not supported; give the access point of one region")
         return
+    if bucket.endswith(_DIRECTORY_ACCESS_POINT_SUFFIX):
+        raise BadOption("access points of directory buckets are not supported; give the bucket's name")
+    if bucket.endswith(_DIRECTORY_SUFFIX) and _DIRECTORY_BUCKET.fullmatch(bucket) is None:
+        raise BadOption(
+            f"{bucket!r} is not the name of a directory bucket: NAME--ZONE--x-s3, as in data--use1-az4--x-s3"
+        )
     if _BUCKET_NAME.fullmatch(bucket) is None:
         raise BadOption(f"{bucket!r} is not a bucket name; give a name, s3://NAME/PREFIX/, or an access point ARN")
 

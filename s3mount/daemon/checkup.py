@@ -141,6 +141,8 @@ def _time_disk(directory: Path) -> tuple[float, float]:
 
 async def examine_bucket(config: MountConfig, tell: Tell, *, may_write: bool) -> None:
     """Credentials, region, permissions, and the clock."""
+    if config.s3.location.is_directory_bucket:
+        tell(_directory_bucket(config))
     subject = "credentials"
     try:
         tell(good(subject, f"from {await credential_source(config.s3)}"))
@@ -156,6 +158,15 @@ async def examine_bucket(config: MountConfig, tell: Tell, *, may_write: bool) ->
         tell(_failed(subject, error))
     except BaseExceptionGroup as group:
         tell(_failed(subject, sole_cause(group)))
+
+
+def _directory_bucket(config: MountConfig) -> Finding:
+    """What is special about it, and whether the user's region can be right."""
+    region, told = config.s3.location.region, "S3 Express One Zone: renames are no copies, --incremental-upload appends"
+    if config.s3.region is not None and region is not None and config.s3.region != region:
+        found = f"the zone in the bucket's name is in {region}, not in {config.s3.region}"
+        return weak("directory bucket", found, "leave --region out")
+    return good("directory bucket", told)
 
 
 async def _permission_to_read(bucket: Checkup) -> Finding:

@@ -70,7 +70,9 @@ TABLE: dict[type[errors.S3MountError], Verdict] = {
 
 
 def verdict_for(error: errors.S3MountError) -> Verdict:
-    """The row of the nearest class in the table."""
+    """The row of the nearest class in the table; of a directory bucket one permission is all."""
+    if type(error) is errors.AccessDenied and error.operation == "CreateSession":
+        return Verdict(ExitCode.ACCESS, "the credentials need s3express:CreateSession on the directory bucket")
     return next(TABLE[kind] for kind in type(error).__mro__ if kind in TABLE)
 
 

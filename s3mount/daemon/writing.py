@@ -18,6 +18,7 @@ from s3mount.config import MountConfig
 from s3mount.core.attrs import ObjectId
 from s3mount.core.policies import PathPolicies
 from s3mount.errors import StoreError
+from s3mount.fs.appending import Appender
 from s3mount.fs.budget import ByteBudget
 from s3mount.fs.draft_content import DraftTools
 from s3mount.fs.drafts import Drafts
@@ -40,6 +41,7 @@ from s3mount.store.crt_writer import CrtWriter
 from s3mount.store.guarded_writer import GuardedWriter, WriteGuardConfig
 from s3mount.store.patient import PatientStore
 from s3mount.store.recording_writer import RecordingWriter
+from s3mount.store.renaming import ObjectMover
 from s3mount.store.retries import Retries
 from s3mount.store.s3_writer import S3Writer
 from s3mount.store.writing import Body, size_of
@@ -152,14 +154,19 @@ def _remember_on(disk: DiskCache | None) -> Callable[[ObjectId, Body], None]:
     return remember
 
 
-def _writer(mount: MountConfig, shared: Shared, records: UploadRecords) -> tuple[GuardedWriter, RecordingWriter]:
-    """The writer that counts, and the one that everything asks."""
+def _writer(
+    mount: MountConfig, shared: Shared, records: UploadRecords
+) -> tuple[GuardedWriter, RecordingWriter, ObjectMover | None]:
+    """The writer that counts, the one that everything asks, and what renames objects where the bucket can."""
     config, client, s3 = mount.writing, shared.connection.client, mount.s3
     by_crt = CrtWriter(shared.connection.reader.requests, client, s3, config.objects)
     limits = WriteGuardConfig(mount.guard.deadline_s, mount.guard.max_gets, mount.guard.max_gets)
     guarded = GuardedWriter(by_crt, limits, bucket=s3.location.bucket)
     last = guarded.through(S3Writer(client, s3, config.objects))
-    return guarded, RecordingWriter(guarded, Retries(mount.patience), last, log=records)
+    retries = Retries(mount.patience)
+    writer = RecordingWriter(guarded, retries, last, log=records)
+    is_directory = s3.location.is_directory_bucket
+    return guarded, writer, ObjectMover(client, s3, writer, guarded.attempts, retries) if is_directory else None
 
 
 def writing(mount: MountConfig, shared: Shared) -> Writing:
@@ -168,13 +175,13 @@ def writing(mount: MountConfig, shared: Shared) -> Writing:
     policy = replace(config.policy, paths=shared.policies)
     spool = Spool(config.spool, CallThreads(_SPOOL_THREADS, "spool"))
     records = UploadRecords(spool, time.time)
-    guarded, writer = _writer(mount, shared, records)
+    guarded, writer, mover = _writer(mount, shared, records)
     room = WriteRoom(shared.budget)
     counts = StreamStatistics()
     streams = StreamTools(writer, room, shared.nursery, config.part_size, counts, _remember_on(shared.disk))
-    written = WrittenInodes(shared.tree)
+    written, read = WrittenInodes(shared.tree), shared.store.get_range
     tools = DraftTools(
-        SpoolTools(spool, shared.store.get_range, streams),
+        SpoolTools(spool, read, streams, Appender(writer, read) if config.appends else None),
         time.time,
         keeps_streamed=config.keeps_streamed,
         watch=written,
@@ -187,7 +194,7 @@ def writing(mount: MountConfig, shared: Shared) -> Writing:
         shared.store,
         writer,
         shared.nursery,
-        NamespaceConfig(config.has_markers, config.rename_dir_limit),
+        NamespaceConfig(config.has_markers, config.rename_dir_limit, mover=mover),
     )
     names.interrupted = InterruptedCalls(shared.interrupted, trio.current_time)
     files = FileWrites(shared.tree, drafts, written, policy, config.headers, names.removals.settle)

@@ -9,18 +9,22 @@ A copy that may only make a new object (link(2), rename without replacing) must 
 Which it is, is found out by trying, when it matters for the first time (store.conditions).
 """
 
+import logging
 from collections.abc import Callable
 
 import trio
 
 from s3mount.core.attrs import ObjectStat
 from s3mount.core.ranges import ByteRange
-from s3mount.errors import AlreadyExists, ObjectNotFound
+from s3mount.errors import AlreadyExists, NotSupported, ObjectNotFound
 from s3mount.store.base import ObjectStore
 from s3mount.store.conditions import Conditions, find_conditions
 from s3mount.store.copying import copy_object
+from s3mount.store.renaming import Mover
 from s3mount.store.writing import ANYTHING, NEW, Writer, Written
 from s3mount.units import MIB
+
+log = logging.getLogger(__name__)
 
 #: Bytes that are worth a GET and a PUT: commit files are small.
 _MAX_SENT = 8 * MIB
@@ -33,6 +37,7 @@ class Copies:
         prefix: below it two small objects are made and removed, if the conditions are to be found out.
         clock: seconds since the epoch.
         conditions: None where they are not known.
+        mover: where the bucket can rename objects.
 
     Attributes:
         copied: objects, since the start.
@@ -45,12 +50,14 @@ class Copies:
         prefix: str,
         clock: Callable[[], float],
         conditions: Conditions | None = None,
+        mover: Mover | None = None,
     ) -> None:
         self._store = store
         self._writer = writer
         self._prefix = prefix
         self._clock = clock
         self._conditions = conditions
+        self._mover = mover
         self._finding = trio.Lock()
         self.copied = 0
 
@@ -69,6 +76,21 @@ class Copies:
         self.copied += 1
         mtime_s = int(self._clock()) if written.mtime_s is None else written.mtime_s
         return ObjectStat(key, written.id.etag, source.size, mtime_s, source.storage_class)
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether `move` leaves nothing under the old key."""
+        return self._mover is not None
+
+    async def move(self, source: ObjectStat, key: str, *, is_new: bool = False) -> ObjectStat:
+        """The object under another key: renamed where the bucket can, else copied.  As `copy`."""
+        if self._mover is not None:
+            try:
+                return await self._mover.move(source, key, is_new=is_new)
+            except NotSupported as error:  # as in Local Zones
+                log.info("the bucket does not rename objects, so they are copied: %s", error)
+                self._mover = None
+        return await self.copy(source, key, is_new=is_new)
 
     async def mark(self, key: str) -> ObjectStat:
         """An empty object, whatever there was: the marker of a directory.

@@ -5,9 +5,11 @@
     moved       names, inodes, handles and what programs set of them are those of the new directory
     deleted     exactly what was copied
 
-A failure leaves the old directory whole as long as not all is copied.  What was copied is remembered, so the same
-rename, asked again, goes on where this one ended, and takes the half of a directory that it finds for its own.  Other
-hosts see both directories meanwhile.
+A directory bucket renames every object (store.renaming): nothing but markers is copied and deleted.
+
+A failure leaves the old directory whole as long as not all is copied; what was renamed has its new name.  What was
+done is remembered, so the same rename, asked again, goes on where this one ended, and takes the half of a directory
+that it finds for its own.  Other hosts see both directories meanwhile.
 
 What another host adds or replaces below the old name after it was listed may stay there or be lost.
 """
@@ -81,7 +83,7 @@ class DirectoryRenames:
             found = await self._listed(old_key, self._limit)
             if len(found) > self._limit:
                 raise NotAllowed(f"{old_key!r} has more than {self._limit} keys: --rename-dir-limit")
-            if not found and not self._tree.cache.local.is_directory(old_key):
+            if not found and not job.copied and not self._tree.cache.local.is_directory(old_key):
                 raise NameNotFound(f"nothing is below {old_key!r} any more")
             await self._copy_all(job, found)
             for draft in self._drafts.below(old_key):
@@ -90,6 +92,8 @@ class DirectoryRenames:
             is_done = True
         finally:
             if not is_done and job.begun:
+                if self._copies.is_moving:
+                    self._tree.cache.drop_below(old_key)
                 self._unfinished[old_key, new_key] = job
                 if len(self._unfinished) > _MAX_UNFINISHED:
                     del self._unfinished[next(iter(self._unfinished))]
@@ -154,14 +158,19 @@ class DirectoryRenames:
             job.copied[found.key] = found, await self._copies.mark(new_key)
             return
         try:
-            copied = await self._copies.copy(found, new_key)
+            copied = await self._copies.move(found, new_key)
         except ObjectChanged:
             try:
                 found = await self._store.head(found.key)
             except ObjectNotFound:
                 return
-            copied = await self._copies.copy(found, new_key)
+            copied = await self._copies.move(found, new_key)
         job.copied[found.key] = found, copied
+        if self._copies.is_moving:
+            job.deleted.add(found.key)
+            inode = self._tree.inodes.peek(shown_name(found.key), found)
+            if inode is not None:
+                inode.found = copied  # who reads it reads on, while the others are still on their way
 
     async def _move_draft(self, job: RenameJob, key: str) -> None:
         async def copy(version: ObjectStat) -> ObjectStat:
@@ -206,7 +215,7 @@ class DirectoryRenames:
                 self._kept.keep(parent_key)
 
     def _move_inodes(self, job: RenameJob) -> None:
-        inodes = self._tree.inodes
+        inodes, moved = self._tree.inodes, {each[1].key: each for each in job.copied.values()}
         replaced = inodes.find(job.new_key)
         if replaced is not None:
             inodes.orphan(replaced)
@@ -216,7 +225,7 @@ class DirectoryRenames:
             if inode.found is None:
                 inodes.rewrite(inode, job.renamed(inode.key), None)
                 continue
-            known = job.copied.get(inode.found.key)
+            known = job.copied.get(inode.found.key) or moved.get(inode.found.key)
             if known is not None and known[0].etag == inode.found.etag:
                 inodes.rewrite(inode, job.renamed(inode.key), known[1])
             else:

@@ -46,6 +46,7 @@ class Draft:
         users: handles on it.
         is_unsaved, is_acknowledged: see the module.
         is_orphan: its name is gone; it is never published.
+        is_over_existing: it began as a version that was there.
         is_closed: it is of no use any more.
         mtime_s: whole seconds since the epoch.
     """
@@ -70,7 +71,7 @@ class Draft:
         spooled, self._mark = recovered or (SpooledContent(tools.spool, None if is_empty else base), "")
         self._content = DraftContent(tools, key, spooled, attributes, is_stream=is_empty and is_in_order)
         self._lock = trio.Lock()
-        self._is_appended = base is not None and not is_empty
+        self.is_over_existing = self._is_appended = base is not None and not is_empty
         self.users = 0
         self.is_acknowledged = recovered is not None
         self.is_unsaved = is_empty or base is None or self.is_acknowledged

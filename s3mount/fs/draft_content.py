@@ -102,6 +102,8 @@ class DraftContent:
             NotKept, SpoolFull, SpoolFailed: they were not written.
             StoreError: a stream has failed.
         """
+        if self._tools.spool.appender is not None and self._tools.keeps_streamed:
+            await self._end_published()
         stream, stop = self._stream, offset + len(data)
         if stream is not None and stream.size >= offset:
             split = min(stop, stream.size) - offset
@@ -114,6 +116,13 @@ class DraftContent:
                 pass  # the spool may have it
         await self.leave_stream()
         await self.spooled.write(offset, [data])
+
+    async def _end_published(self) -> None:
+        """What comes after the last published byte is appended to the object, not sent in an upload that copies it."""
+        stream = self._stream
+        if stream is not None and stream.published is not None and stream.published[1] == stream.size:
+            self._stream = None
+            await stream.abort()
 
     async def _was_appended(self, stream: StreamingWriter, data: bytes | memoryview) -> bool:
         """Whether a stream had memory for it in time."""

@@ -3,10 +3,12 @@
     copied       the new name has it, in this mount too; what it replaced is an orphan
     deleted      the old name is gone
 
+A directory bucket does both by one request (store.renaming).
+
 Killed in between, both names have it, complete.  A file that is being written is made durable first, and is written
 under its new name from then on.  Its inode keeps its number; who reads it reads on.
 
-The object gets the time of the copy; S3 takes no other.
+A copy gets the time when it is made; S3 takes no other.
 """
 
 from collections.abc import Sequence
@@ -51,7 +53,7 @@ class FileRenames:
         new_key = link_key(new_path) if is_link_key(found.key) else new_path
 
         async def copy(version: ObjectStat) -> ObjectStat:
-            return await self._copies.copy(version, new_key, is_new=is_new)
+            return await self._copies.move(version, new_key, is_new=is_new)
 
         if self._drafts.find(path) is not None:
             await self._drafts.rename(path, copy)
@@ -59,7 +61,7 @@ class FileRenames:
             moved = await copy(found)
             await self._drafts.unlink(new_path)
             self._move(path, found, new_path, moved)
-        keys = [found.key]
+        keys = [] if self._copies.is_moving else [found.key]
         if replaced is not None and replaced.found is not None and replaced.found.key != new_key:
             keys.append(replaced.found.key)
         await self._remove(path, new_path, keys)
@@ -97,8 +99,9 @@ class FileRenames:
                 self._kept.keep(directory_key)
 
     async def _delete(self, keys: Sequence[str]) -> None:
-        if len(keys) == 1:
-            await self._writer.delete(keys[0])
+        if len(keys) < 2:
+            for key in keys:
+                await self._writer.delete(key)
             return
         refused = await self._writer.delete_many(keys)
         errors: list[StoreError] = list(refused.values())

@@ -97,8 +97,10 @@ class FileWrites:
         inode = self._tree.inodes.get(ino)
         if inode.found is None:
             raise IsADirectory(f"{inode.key!r} is a directory")
-        if inode.unsaved is None:
-            self._policy.check_overwrite(inode.key, is_whole=opening.is_truncating)
+        draft = inode.unsaved
+        if not isinstance(draft, Draft) or draft.is_over_existing:
+            self._policy.check_overwrite(inode.key, is_whole=opening.is_truncating, is_append=opening.is_append)
+        if draft is None:
             if inode.is_orphan:
                 raise StaleInode(f"{inode.key!r} was removed")
             await self._tree.versions.waits.of_names(self._tree.versions.check(inode))
@@ -176,6 +178,8 @@ class FileWrites:
         inode = self._tree.inodes.get(ino)
         draft = inode.unsaved
         if isinstance(draft, Draft) and draft.users:  # without one it is acknowledged, and has to be published
+            if draft.is_over_existing:
+                self._policy.check_overwrite(inode.key, is_whole=False)
             draft.users += 1
             try:
                 await draft.truncate(size)
@@ -221,11 +225,7 @@ class FileWrites:
             await self._drafts.flush(file.draft)
 
     async def fsync(self, handle: int) -> None:
-        """S3 has the file when this returns.
-
-        Raises:
-            As `Draft.fsync`.
-        """
+        """S3 has the file when this returns.  Raises as `Draft.fsync`."""
         file = self._tree.handles.file(handle)
         if isinstance(file, WriteHandle):
             await file.draft.fsync()

@@ -3,7 +3,8 @@
     mkdir     a marker, so that other hosts see the directory      fs.directory_changes
     rmdir     nothing but its marker may be below it               fs.directory_changes
     unlink    gone here at once; the DELETE follows                fs.removals
-    rename    a copy, then a DELETE                                fs.renames
+    rename    a copy, then a DELETE; in a directory bucket one     fs.renames
+              request
     link      a copy that must be new: not the same file           fs.copies
     symlink   an object beside, with a suffix                      fs.symlinks
 
@@ -35,6 +36,7 @@ from s3mount.fs.tree import Tree
 from s3mount.fs.write_policy import WritePolicy
 from s3mount.store.base import ObjectStore
 from s3mount.store.conditions import Conditions
+from s3mount.store.renaming import Mover
 from s3mount.store.writing import ANYTHING, NEW, Writer
 
 
@@ -48,6 +50,7 @@ class NamespaceConfig:
         has_conditions: whether the server keeps those of a PUT.
         conditions: what is known of the server's; None to find out when it matters.
         clock: seconds since the epoch.
+        mover: where the bucket can rename objects.
     """
 
     has_markers: bool = True
@@ -55,6 +58,7 @@ class NamespaceConfig:
     has_conditions: bool = True
     conditions: Conditions | None = None
     clock: Callable[[], float] = time.time
+    mover: Mover | None = None
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,7 @@ class Namespace:
             if_new=if_new,
         )
         self._symlinks = Symlinks(self._names, store, writer, config.clock, if_new=if_new)
-        self._copies = Copies(store, writer, root_key, config.clock, config.conditions)
+        self._copies = Copies(store, writer, root_key, config.clock, config.conditions, config.mover)
         files = FileRenames(tree, drafts, self._copies, writer, self._kept)
         directories = DirectoryRenames(tree, drafts, self._copies, store, writer, self._kept, config.rename_dir_limit)
         self._renames = Renames(self._names, files, directories)

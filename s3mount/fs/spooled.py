@@ -2,16 +2,20 @@
 
     read        local bytes from the spool, those of the base from S3 when they are wanted, holes are zeros
     publish     S3 copies what did not change, from 5 MiB up; the rest is sent, each part read when it goes
+                where the bucket can append, what was only appended is sent alone (fs.appending)
 
 The spool's file is made with the first byte; a file that is only cut off, or that nobody wrote to, has none.
 
-Not safe for two calls at once, reads beside each other excepted; `fs.draft` sees to that.
+Not safe for two calls at once, but for reads, and writes to different bytes: of the parts of a stream.  `fs.draft`
+sees to that.
 
 INVARIANT: what `extents` calls local is in the spool's file.
 """
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 import trio
 
@@ -20,8 +24,9 @@ from s3mount.core.extents import Extents, Source
 from s3mount.core.ranges import ByteRange, split
 from s3mount.core.spool_record import SpoolRecord
 from s3mount.core.uploads import PlannedPart, plan_parts
-from s3mount.errors import ObjectTooLarge, S3MountError
-from s3mount.fs.part_sender import StreamTools
+from s3mount.errors import NotSupported, ObjectChanged, ObjectTooLarge
+from s3mount.fs.appending import Appender
+from s3mount.fs.part_sender import StreamTools, send_all
 from s3mount.fs.spool import Spool, SpoolFile
 from s3mount.fs.write_room import Allowance
 from s3mount.store.copying import abort_quietly
@@ -30,19 +35,18 @@ from s3mount.units import MIB
 
 #: Bytes of one version of an object: `store.base.RangeReader.get_range`, or what caches it.
 ReadBase = Callable[[ObjectId, ByteRange], Awaitable[bytes]]
-#: Parts of one file on their way at once.
-_AT_ONCE = 8
 #: One read of the spool.
 _STEP = 1 * MIB
 
 
 @dataclass(frozen=True)
 class SpoolTools:
-    """What all spooled files of a mount share."""
+    """What all spooled files of a mount share; the appender where the bucket can append, and that is wanted."""
 
     spool: Spool
     read_base: ReadBase
     streams: StreamTools
+    appender: Appender | None = None
 
 
 class SpooledContent:
@@ -63,6 +67,8 @@ class SpooledContent:
         self._tools = tools
         self._base = base.id if base else ObjectId("", "")
         self._file = file
+        self._creating = trio.Lock()
+        self._may_be_done = file is not None
         self.extents = extents or Extents(base.size if base else 0)
 
     @property
@@ -81,10 +87,15 @@ class SpooledContent:
         Raises:
             SpoolFull, SpoolFailed: nothing that was there before is lost.
         """
-        if self._file is None:
-            self._file = await self._tools.spool.create()
-        await self._file.write(offset, body)
+        file = await self._made_file()
+        await file.write(offset, body)
         self.extents.write(ByteRange(offset, offset + size_of(body)))
+
+    async def _made_file(self) -> SpoolFile:
+        async with self._creating:
+            if self._file is None:
+                self._file = await self._tools.spool.create()
+            return self._file
 
     async def truncate(self, size: int) -> None:
         """The file has that size now; where it grows it has zeros."""
@@ -125,6 +136,10 @@ class SpooledContent:
             AlreadyExists, ObjectChanged: the condition does not hold, or the base is gone.
             SpoolFailed, StoreError.  Nothing is changed here, and nothing left in S3.
         """
+        appender, appended = self._tools.appender, self.extents.appended
+        if appender is not None and appended is not None and appended.length <= self._largest_part:
+            with contextlib.suppress(ObjectTooLarge, NotSupported):  # too often: rewritten it is new; or a Local Zone
+                return await self._append(appender, appended)
         writer, part_size = self._tools.streams.writer, self._tools.streams.part_size
         plan = plan_parts(self.size, self.extents.base_stop, self.extents.changes, part_size)
         if max((part.span.length for part in plan if not part.is_copy), default=0) > self._largest_part:
@@ -134,13 +149,27 @@ class SpooledContent:
         upload = await writer.create_upload(key, attributes)
         is_done = False
         try:
-            written = await writer.complete(upload, await self._send(upload, plan), condition)
+            written = await writer.complete(upload, await send_all(plan, partial(self._send_one, upload)), condition)
             is_done = True
         finally:
             if not is_done:
                 await abort_quietly(writer, upload)
         self._tools.streams.counts.uploads += 1
         return written
+
+    async def _append(self, appender: Appender, span: ByteRange) -> Written:
+        room = Allowance(self._tools.streams.room)
+        was_doubtful = self._may_be_done
+        try:
+            await room.take(span.length)
+            body = await self._body(span)
+            self._may_be_done = True
+            return await appender.append(self._base, span.start, body, may_be_done=was_doubtful)
+        except ObjectChanged:
+            self._may_be_done = was_doubtful
+            raise
+        finally:
+            room.close()
 
     @property
     def _largest_part(self) -> int:
@@ -157,27 +186,6 @@ class SpooledContent:
             room.close()
         self._tools.streams.counts.puts += 1
         return written
-
-    async def _send(self, upload: Upload, plan: list[PlannedPart]) -> list[Part]:
-        """All parts, some at once; the first that fails ends the others."""
-        parts: list[Part] = []
-        failures: list[S3MountError] = []
-        numbered = iter(enumerate(plan, 1))
-
-        async def work() -> None:
-            try:
-                for number, planned in numbered:
-                    parts.append(await self._send_one(upload, number, planned))
-            except S3MountError as error:
-                failures.append(error)
-                nursery.cancel_scope.cancel()
-
-        async with trio.open_nursery() as nursery:
-            for _ in range(min(_AT_ONCE, len(plan))):
-                nursery.start_soon(work)
-        if failures:
-            raise failures[0]
-        return sorted(parts)
 
     async def _send_one(self, upload: Upload, number: int, planned: PlannedPart) -> Part:
         streams = self._tools.streams
@@ -201,6 +209,7 @@ class SpooledContent:
         if found.size != self.size:
             raise ValueError(f"{found.key!r} has {found.size} bytes in S3 and {self.size} here")
         self._base = found.id
+        self._may_be_done = False
         self.extents.published()
 
     # -- to disk --------------------------------------------------------------------------------
@@ -211,11 +220,10 @@ class SpooledContent:
         Raises:
             SpoolFull, SpoolFailed: it is not acknowledged.
         """
-        if self._file is None:
-            self._file = await self._tools.spool.create()
+        file = await self._made_file()
         old, changes = self.extents, tuple((start, stop) for start, stop in self.extents.changes)
         record = SpoolRecord(key, mark, self._base.etag, old.base_size, old.base_stop, old.size, changes)
-        await self._file.keep(record)
+        await file.keep(record)
 
     async def forget(self) -> None:
         """What was acknowledged is in S3, or nobody wants it any more."""

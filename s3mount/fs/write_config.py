@@ -19,6 +19,7 @@ class WritingConfig:
         keeps_streamed: parts that were sent go there, too.
         has_markers: directories that are made have an object.
         rename_dir_limit: objects of the largest directory that is renamed.
+        appends: what is only appended is sent alone, by a bucket that can do that.
         aborts_uploads: those that dead daemons left are aborted at the start.
     """
 
@@ -30,4 +31,5 @@ class WritingConfig:
     keeps_streamed: bool = True
     has_markers: bool = True
     rename_dir_limit: int = 100_000
+    appends: bool = False
     aborts_uploads: bool = False

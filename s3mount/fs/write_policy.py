@@ -4,6 +4,7 @@
 (none)                new files and directories                     EPERM for the rest
 --allow-overwrite     existing files, when they are cut off to nothing as they are opened
 --allow-delete        unlink, rmdir
+--incremental-upload  existing files, when they are opened with O_APPEND
 --rw                  everything
 
 A section for paths can say one of the outermost two for what it matches; but nothing is changed in a mount that is
@@ -22,7 +23,7 @@ class WritePolicy:
 
     Attributes:
         is_read_only, is_rw: whether nothing may be changed, or everything.
-        may_overwrite, may_delete: what, if neither.
+        may_overwrite, may_delete, may_append: what, if neither.
         paths: say otherwise of some.
     """
 
@@ -30,6 +31,7 @@ class WritePolicy:
     is_rw: bool = False
     may_overwrite: bool = False
     may_delete: bool = False
+    may_append: bool = False
     paths: PathPolicies = field(default_factory=PathPolicies, compare=False)
 
     def _is_rw(self, key: str) -> bool:
@@ -58,14 +60,14 @@ class WritePolicy:
                 f"rename {directory_key!r}: a section of the configuration file says that some below it is read-only"
             )
 
-    def check_overwrite(self, key: str, *, is_whole: bool) -> None:
-        """An existing file is written; whole: it is opened with O_TRUNC.
+    def check_overwrite(self, key: str, *, is_whole: bool, is_append: bool = False) -> None:
+        """An existing file is written; whole: it is opened with O_TRUNC; append: with O_APPEND.
 
         Raises:
             ReadOnlyMount, NotAllowed.
         """
         self.check_create(key, "write")
-        if self._is_rw(key) or (is_whole and self.may_overwrite):
+        if self._is_rw(key) or (is_whole and self.may_overwrite) or (is_append and not is_whole and self.may_append):
             return
         needed = "--allow-overwrite or --rw" if is_whole else "--rw"
         raise NotAllowed(f"{key!r} exists, and this mount does not change what exists: mount with {needed}")

@@ -27,10 +27,12 @@ from s3mount.core.listing import ListPage
 from s3mount.errors import AccessDenied, StoreError, StoreUnreachable, WrongRegion
 from s3mount.store.base import ObjectStore
 from s3mount.store.crt import CrtConfig, CrtReader, crt_reader
+from s3mount.store.express import SessionSource
 from s3mount.store.retries import Retries
 from s3mount.store.s3 import S3Store
 from s3mount.store.s3_errors import from_botocore
 from s3mount.store.session import S3Config, S3Session
+from s3mount.store.signing import CredentialSource, KeySource
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +116,8 @@ async def connect(s3: S3Config, crt: CrtConfig, known_region: str | None = None)
         client = await stack.enter_async_context(session.client(region))
         if known_region is not None:
             endpoint = await session.endpoint(client, region)
-            reader = await stack.enter_async_context(crt_reader(endpoint, credentials, session.ca_bundle, s3, crt))
+            keys = _keys(client, credentials, s3)
+            reader = await stack.enter_async_context(crt_reader(endpoint, keys, session.ca_bundle, s3, crt))
             yield Connection(client, S3Store(client, s3), reader, region, None, trio.current_time())
             return
         found = await _probe(client, s3, region, deadline)
@@ -124,7 +127,8 @@ async def connect(s3: S3Config, crt: CrtConfig, known_region: str | None = None)
             client = await stack.enter_async_context(session.client(region))
             found = await _probe(client, s3, region, deadline)
         endpoint = await session.endpoint(client, region)
-        reader = await stack.enter_async_context(crt_reader(endpoint, credentials, session.ca_bundle, s3, crt))
+        keys = _keys(client, credentials, s3)
+        reader = await stack.enter_async_context(crt_reader(endpoint, keys, session.ca_bundle, s3, crt))
         with _within(deadline, s3):
             try:
                 await _retries(s3).ask("ListObjectsV2", s3.location.prefix, (reader.probe, reader.probe))
@@ -134,6 +138,13 @@ async def connect(s3: S3Config, crt: CrtConfig, known_region: str | None = None)
         if found.page is None:
             log.info("S3 denies listing; only what is asked for by its path is there")
         yield Connection(client, found.catalogue, reader, region, found.page, found.asked_at)
+
+
+def _keys(client: Any, credentials: CredentialSource | None, s3: S3Config) -> KeySource | None:
+    """What the CRT signs with."""
+    if credentials is None or not s3.location.is_directory_bucket:
+        return credentials
+    return SessionSource(client, s3.location.bucket)
 
 
 @dataclass(frozen=True)

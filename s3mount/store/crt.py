@@ -29,14 +29,14 @@ from s3mount.store.crt_requests import CrtRequests
 from s3mount.store.list_xml import parse_list_page
 from s3mount.store.s3 import as_change, check_content, check_version
 from s3mount.store.session import CONNECT_TIMEOUT_S, Endpoint, S3Config
-from s3mount.store.signing import CredentialSource
+from s3mount.store.signing import KeySource
 from s3mount.store.transfer import Transfer
 from s3mount.store.transit import MIN_TRANSIT, Transit
 
 #: The CRT opens 25 connections for each 10 Gbps of its target and no more (measured), so the
 #: target is derived from the connections we want and says nothing about the network.
 _GBPS_PER_CONNECTION = 10 / 25
-#: S3 API, ListObjectsV2: archived objects say whether they are restored only when asked.
+#: S3 API, ListObjectsV2: archived objects say whether they are restored only when asked; directory buckets have none.
 _LIST_HEADERS = [("x-amz-optional-object-attributes", "RestoreStatus")]
 
 
@@ -60,6 +60,7 @@ class CrtReader:
     def __init__(self, requests: CrtRequests, s3: S3Config) -> None:
         self.requests = requests
         self._prefix = s3.location.prefix
+        self._list_headers = [] if s3.location.is_directory_bucket else _LIST_HEADERS
 
     @property
     def transit(self) -> Transit:
@@ -103,7 +104,7 @@ class CrtReader:
         elif start_after:
             query["start-after"] = start_after
         path = self.requests.endpoint.base_path + "?" + urlencode(query, quote_via=quote, safe="")
-        transfer = await self.requests.send("ListObjectsV2", path, _LIST_HEADERS, prefix)
+        transfer = await self.requests.send("ListObjectsV2", path, self._list_headers, prefix)
         return parse_list_page(transfer.content())
 
     async def probe(self) -> None:
@@ -134,7 +135,7 @@ class CrtReader:
 @asynccontextmanager
 async def crt_reader(
     endpoint: Endpoint,
-    credentials: CredentialSource | None,
+    credentials: KeySource | None,
     ca_bundle: str | None,
     s3: S3Config,
     config: CrtConfig,

@@ -13,9 +13,11 @@ from awscrt.http import HttpHeaders, HttpRequest
 from awscrt.s3 import S3ChecksumConfig, S3Client, S3RequestType
 
 from s3mount.core.waits import Arrival
+from s3mount.errors import BadCredentials, ExpiredCredentials, StoreError, StoreFailure
 from s3mount.store.bodies import PieceStream
+from s3mount.store.express import SERVICE, TOKEN_HEADER, SessionSource
 from s3mount.store.session import Endpoint, S3Config
-from s3mount.store.signing import CredentialSource, Signer
+from s3mount.store.signing import KeySource, Signer
 from s3mount.store.transfer import Transfer
 from s3mount.store.transit import Transit
 from s3mount.store.writing import Body, size_of
@@ -40,12 +42,14 @@ class CrtRequests:
     """
 
     def __init__(
-        self, client: S3Client, endpoint: Endpoint, credentials: CredentialSource | None, s3: S3Config, transit: Transit
+        self, client: S3Client, endpoint: Endpoint, credentials: KeySource | None, s3: S3Config, transit: Transit
     ) -> None:
         self._client = client
         self.transit = transit
         self.endpoint = endpoint
-        self._signer = None if credentials is None else Signer(credentials, endpoint.region)
+        self._sessions = credentials if isinstance(credentials, SessionSource) else None
+        service = "s3" if self._sessions is None else SERVICE
+        self._signer = None if credentials is None else Signer(credentials, endpoint.region, service)
         self._bucket = s3.location.bucket
         self._headers = [("Host", endpoint.host), *s3.headers]
 
@@ -96,6 +100,8 @@ class CrtRequests:
         checksum: S3ChecksumConfig | None = None,
     ) -> Transfer:
         signing = None if self._signer is None else await self._signer.config()
+        if self._sessions is not None and self._sessions.newest is not None:
+            request.headers.set(TOKEN_HEADER, self._sessions.newest.session_token)
         taken = await self._enter(n_bytes, arrival)
         transfer = Transfer(trio.lowlevel.current_trio_token(), lambda: self.transit.leave(taken))
         transfer.request = self._client.make_request(
@@ -111,7 +117,12 @@ class CrtRequests:
         )
         await transfer.wait()
         if transfer.failure is not None:
-            raise transfer.failure(bucket=self._bucket, key=key, operation=operation)
+            context = {"bucket": self._bucket, "key": key, "operation": operation}
+            error: StoreError = transfer.failure(**context)
+            if self._sessions is not None and isinstance(error, BadCredentials | ExpiredCredentials):
+                self._sessions.newest = None  # S3 knows it no more; asked again, it is another
+                error = StoreFailure(error.message, **context)
+            raise error
         return transfer
 
     async def _enter(self, n_bytes: int, arrival: Arrival | None) -> int:

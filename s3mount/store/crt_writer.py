@@ -42,15 +42,18 @@ class CrtWriter(S3Writer):
     def __init__(self, requests: CrtRequests, client: Any, s3: S3Config, config: WriteConfig) -> None:
         super().__init__(client, s3, config)
         self._requests = requests
+        self._is_directory = s3.location.is_directory_bucket
         self._checksum_header = f"x-amz-checksum-{config.checksums}"
         self._crt_checksum = None
         if config.checksums != "off":
             self._crt_checksum = S3ChecksumConfig(_ALGORITHMS[config.checksums], S3ChecksumLocation.HEADER)
 
     async def put(
-        self, key: str, body: Body, condition: Condition = ANYTHING, attributes: Attributes = PLAIN
+        self, key: str, body: Body, condition: Condition = ANYTHING, attributes: Attributes = PLAIN, offset: int = 0
     ) -> Written:
-        """See `Writer.put`."""
+        """See `Writer.put`; what is appended is small, and left to aiobotocore."""
+        if offset:
+            return await super().put(key, body, condition, attributes, offset)
         headers = self._headers(attributes, condition)
         path = self._requests.endpoint.path(key)
         try:
@@ -64,8 +67,11 @@ class CrtWriter(S3Writer):
     async def copy(
         self, source: ObjectStat, key: str, condition: Condition = ANYTHING, attributes: Attributes | None = None
     ) -> Written:
-        """See `Writer.copy`; an access point's copies are left to aiobotocore, which knows how to name it."""
-        if self._bucket.startswith("arn:"):
+        """See `Writer.copy`; some are left to aiobotocore.
+
+        It knows how to name an access point, and that a directory bucket's copies are signed as no other request there.
+        """
+        if self._bucket.startswith("arn:") or self._is_directory:
             return await super().copy(source, key, condition, attributes)
         headers = {
             "x-amz-copy-source": quote(f"{self._bucket}/{source.key}", safe="/~"),

@@ -64,6 +64,7 @@ class WriteStatistics:
     parts: int = 0
     copies: int = 0
     deletes: int = 0
+    renames: int = 0
     calls: int = 0
     bytes_written: int = 0
     failures: int = 0
@@ -72,7 +73,7 @@ class WriteStatistics:
     @property
     def requests(self) -> int:
         """All requests together."""
-        return self.puts + self.parts + self.copies + self.deletes + self.calls
+        return self.puts + self.parts + self.copies + self.deletes + self.renames + self.calls
 
 
 def extra_s(n_bytes: int) -> float:
@@ -106,14 +107,14 @@ class GuardedWriter:
         return other
 
     async def put(
-        self, key: str, body: Body, condition: Condition = ANYTHING, attributes: Attributes = PLAIN
+        self, key: str, body: Body, condition: Condition = ANYTHING, attributes: Attributes = PLAIN, offset: int = 0
     ) -> Written:
         """See `Writer.put`."""
         n_bytes = size_of(body)
 
         async def ask() -> Written:
             self.attempts.counts["puts"] += 1
-            written = await self._writer.put(key, body, condition, attributes)
+            written = await self._writer.put(key, body, condition, attributes, offset)
             self.attempts.counts["bytes_written"] += n_bytes
             return written
 

@@ -15,6 +15,7 @@ source.
     complete                         as it is          success, if the object has the upload's token
     create_upload                    leaves another    stands
     deletion of many                 those that failed stands
+    append                           as it is          stands, marked as doubtful
 
 An answer that never came may still be followed by the write; who gives up after StoreTimeout does not know.
 """
@@ -63,17 +64,20 @@ class PatientWriter:
         self._retries = retries
 
     async def put(
-        self, key: str, body: Body, condition: Condition = ANYTHING, attributes: Attributes = PLAIN
+        self, key: str, body: Body, condition: Condition = ANYTHING, attributes: Attributes = PLAIN, offset: int = 0
     ) -> Written:
         """See `Writer.put`."""
         token = secrets.token_hex(8)
-        marked = attributes.with_metadata(TOKEN, token)
+        marked = PLAIN if offset else attributes.with_metadata(TOKEN, token)
         doubt = _Doubt()
         try:
             return await self._ask(
-                "PutObject", key, lambda to: doubt.noted(to.put(key, body, condition, marked)), size_of(body)
+                "PutObject", key, lambda to: doubt.noted(to.put(key, body, condition, marked, offset)), size_of(body)
             )
         except (AlreadyExists, ObjectChanged) as refusal:
+            if offset and isinstance(refusal, ObjectChanged):
+                refusal.is_in_doubt = doubt.is_there
+                raise
             return await self._own(key, token, refusal, doubt)
 
     async def upload_part(self, upload: Upload, number: int, body: Body) -> Part:

@@ -23,6 +23,9 @@ from s3mount.store.checksums import REQUEST_HEADER, checksum_of
 from s3mount.store.s3_errors import from_botocore, from_provider
 from s3mount.store.session import S3Config
 
+#: What a request to a directory bucket may need first; its failures are the request's.
+CREATE_SESSION = "CreateSession"
+
 
 class S3Store:
     """A bucket by aiobotocore (`ObjectStore`).
@@ -35,12 +38,13 @@ class S3Store:
         self._client = client
         client.meta.events.register("before-call.s3.GetObject", _ask_for_checksum)
         self._bucket = config.location.bucket
+        self._is_directory = config.location.is_directory_bucket
         self._arguments = config.arguments
 
     @property
     def is_ordered(self) -> bool:
-        """General purpose buckets list in UTF-8 order (S3 User Guide, "Listing object keys")."""
-        return True
+        """General purpose buckets list in UTF-8 order (S3 User Guide, "Listing object keys"), others in none."""
+        return not self._is_directory
 
     async def list_page(
         self,
@@ -52,16 +56,17 @@ class S3Store:
         start_after: str = "",
     ) -> ListPage:
         """See `Catalogue.list_page`."""
-        paging = {"StartAfter": start_after} if start_after else {}
+        paging: dict[str, Any] = {"StartAfter": start_after} if start_after else {}
         if token is not None:
             paging = {"ContinuationToken": token}
+        if not self._is_directory:  # which has no archived objects
+            paging["OptionalObjectAttributes"] = ["RestoreStatus"]
         with mapped(self._bucket, prefix, "ListObjectsV2"):
             answer = await self._client.list_objects_v2(
                 Bucket=self._bucket,
                 Prefix=prefix,
-                Delimiter=delimiter,
                 MaxKeys=max_keys,
-                OptionalObjectAttributes=["RestoreStatus"],
+                **({"Delimiter": delimiter} if delimiter else {}),
                 **paging,
                 **self._arguments,
             )
@@ -121,6 +126,8 @@ def mapped(bucket: str, key: str, operation: str) -> Iterator[None]:
     try:
         yield
     except (BotoCoreError, ClientError, ResponseParserError, KeyError, ValueError) as error:
+        if isinstance(error, ClientError) and error.operation_name == CREATE_SESSION:
+            operation = CREATE_SESSION
         if isinstance(error, ClientError) and error.operation_name != operation:
             raise from_provider(error) from error  # signing renewed the credentials by a request of its own
         raise from_botocore(error, bucket=bucket, key=key, operation=operation) from error

@@ -38,6 +38,8 @@ _BY_CODE: Mapping[str, type[errors.StoreError]] = {
     "RequestExpired": errors.ExpiredCredentials,
     "InvalidObjectState": errors.ArchivedObject,
     "PreconditionFailed": errors.ObjectChanged,
+    "InvalidWriteOffset": errors.ObjectChanged,
+    "TooManyParts": errors.ObjectTooLarge,
     "412": errors.ObjectChanged,
     "ConditionalRequestConflict": errors.StoreFailure,
     "OperationAborted": errors.StoreFailure,

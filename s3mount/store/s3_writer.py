@@ -10,6 +10,7 @@ from typing import Any
 from s3mount.core.attrs import ObjectId, ObjectStat
 from s3mount.core.ranges import ByteRange
 from s3mount.errors import AlreadyExists, ObjectChanged, ObjectNotFound, StoreError, UploadNotFound
+from s3mount.store.appending import Appends
 from s3mount.store.bodies import as_file
 from s3mount.store.checksums import checksum_of_body
 from s3mount.store.s3 import as_change, mapped, stat_from_head
@@ -54,14 +55,18 @@ class S3Writer:
         self._client = client
         self._bucket = s3.location.bucket
         self._arguments = {"Bucket": self._bucket, **s3.arguments}
+        self._appends = Appends(client, self._arguments)
         self._config = config
         self._algorithm = "" if config.checksums == "off" else config.checksums.upper()
 
     async def put(
-        self, key: str, body: Body, condition: Condition = ANYTHING, attributes: Attributes = PLAIN
+        self, key: str, body: Body, condition: Condition = ANYTHING, attributes: Attributes = PLAIN, offset: int = 0
     ) -> Written:
         """See `Writer.put`."""
         with self._refused(key, "PutObject", condition):
+            if offset:
+                made = self._made(PLAIN, ANYTHING)
+                return Written(ObjectId(key, await self._appends.append(key, condition.etag, offset, body, made)))
             answer = await self._client.put_object(
                 Key=key, Body=as_file(body), **self._checksum(body), **self._made(attributes, condition)
             )
@@ -120,7 +125,9 @@ class S3Writer:
 
     async def list_uploads(self, prefix: str, after: Upload | None = None) -> UploadPage:
         """See `Writer.list_uploads`."""
-        paging = {} if after is None else {"KeyMarker": after.key, "UploadIdMarker": after.upload_id}
+        paging = {} if after is None else {"KeyMarker": after.key}
+        if after is not None and after.upload_id:  # a directory bucket has no such marker
+            paging["UploadIdMarker"] = after.upload_id
         with self._refused(prefix, "ListMultipartUploads"):
             answer = await self._client.list_multipart_uploads(Prefix=prefix, **paging, **self._arguments)
             found = tuple(
@@ -129,7 +136,7 @@ class S3Writer:
             )
             if not answer.get("IsTruncated"):
                 return UploadPage(found, None)
-            return UploadPage(found, Upload(answer["NextKeyMarker"], answer["NextUploadIdMarker"]))
+            return UploadPage(found, Upload(answer["NextKeyMarker"], answer.get("NextUploadIdMarker", "")))
 
     async def list_parts(self, upload: Upload, after: int = 0) -> PartPage:
         """See `Writer.list_parts`."""

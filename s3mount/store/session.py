@@ -128,8 +128,8 @@ class S3Session:
 
     @property
     def region(self) -> str:
-        """The user's region, else what the environment or the profile say, else the default."""
-        configured = self._config.region or self._config.inferred_region
+        """The user's region, else what the bucket's name, the environment or the profile say, else the default."""
+        configured = self._config.region or self._config.location.region or self._config.inferred_region
         return str(configured or self._session.get_config_variable("region") or DEFAULT_REGION)
 
     async def credentials(self) -> CredentialSource | None:
@@ -159,7 +159,7 @@ class S3Session:
         """
         config = AioConfig(
             http_session_cls=HttpxSession,
-            signature_version=UNSIGNED if self._config.is_anonymous else "s3v4",
+            signature_version=self._signature_version,
             connect_timeout=CONNECT_TIMEOUT_S,
             read_timeout=_READ_TIMEOUT_S,
             max_pool_connections=64,
@@ -189,6 +189,13 @@ class S3Session:
                 ) from error
             client.meta.events.register("before-call.s3", self._refresh)
             yield client
+
+    @property
+    def _signature_version(self) -> object:
+        """One that is named is used for directory buckets, too, and is wrong there; theirs is chosen by the bucket."""
+        if self._config.is_anonymous:
+            return UNSIGNED
+        return None if self._config.location.is_directory_bucket else "s3v4"
 
     async def _refresh(self, **_: Any) -> None:
         """Before each call, so that a provider's failure is told as such and not as the request's."""

@@ -5,7 +5,7 @@ then has them as its own and signs in C.  If it had to ask Python (a delegate), 
 C thread for a turn of the interpreter's lock.
 """
 
-from typing import Any
+from typing import Any, Protocol
 
 from awscrt.auth import AwsCredentialsProvider, AwsSigningConfig
 from awscrt.s3 import create_default_s3_signing_config
@@ -46,16 +46,32 @@ class CredentialSource:
             self.newest = frozen
 
 
+class KeySource(Protocol):
+    """Keys that are renewed: `CredentialSource`, or the sessions of a directory bucket (store.express).
+
+    Attributes:
+        newest: has `access_key`, `secret_key` and `token`; None before the first refresh.
+    """
+
+    newest: Any
+
+    async def refresh(self) -> None:
+        """Renew them if they are old.  Raises StoreError."""
+        ...
+
+
 class Signer:
     """The CRT's signing configuration for one region.
 
     Args:
         source: of the credentials.
+        service: that requests are signed for.
     """
 
-    def __init__(self, source: CredentialSource, region: str) -> None:
+    def __init__(self, source: KeySource, region: str, service: str = "s3") -> None:
         self._source = source
         self._region = region
+        self._service = service
         self._signed_with: Any = None
         self._config: AwsSigningConfig | None = None
 
@@ -63,12 +79,13 @@ class Signer:
         """What a request is given that starts now.
 
         Raises:
-            AccessDenied, StoreUnreachable: see `CredentialSource.refresh`.
+            StoreError: see `KeySource.refresh`.
         """
         await self._source.refresh()
         newest = self._source.newest
         if self._config is None or newest is not self._signed_with:
             provider = AwsCredentialsProvider.new_static(newest.access_key, newest.secret_key, newest.token)
-            self._config = create_default_s3_signing_config(region=self._region, credential_provider=provider)
+            config = create_default_s3_signing_config(region=self._region, credential_provider=provider)
+            self._config = config.replace(service=self._service)
             self._signed_with = newest
         return self._config

@@ -157,14 +157,16 @@ class Writer(Protocol):
     """Everything that changes a bucket."""
 
     async def put(
-        self, key: str, body: Body, condition: Condition = ANYTHING, attributes: Attributes = PLAIN
+        self, key: str, body: Body, condition: Condition = ANYTHING, attributes: Attributes = PLAIN, offset: int = 0
     ) -> Written:
         """A whole object in one request; at most 5 GiB.
+
+        With an offset the end of one: of the version in the condition, which has that size; only in directory buckets.
 
         Raises:
             AlreadyExists: the condition is `NEW`, and there is one.
             ObjectChanged: the version to be replaced is not there.
-            AccessDenied, StorageFull, ObjectTooLarge, KeyTooLong, and what may pass.
+            AccessDenied, StorageFull, KeyTooLong, ObjectTooLarge (also appended to too often), and what may pass.
             NotSupported: the server has no conditions.
         """
         ...

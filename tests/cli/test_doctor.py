@@ -9,6 +9,7 @@ import pytest
 from s3mount.core.findings import Verdict
 from s3mount.daemon import checkup
 from tests.support.ctl import COMMAND, run_ctl
+from tests.support.directory_bucket import NAME, directory_bucket
 from tests.support.mounts import aws_environment
 from tests.support.namespaces import NO_FUSE_DEV, as_nobody, in_namespace
 from tests.support.proxy import Fault, Request, error_answer, proxy
@@ -62,6 +63,24 @@ def test_without_write_nothing_is_begun(weed: Server) -> None:
     assert ran.returncode == 0
     assert methods <= {"GET", "HEAD"}
     assert findings(ran)["get"][0] == "weak"
+
+
+def test_a_directory_bucket() -> None:
+    """Of a bucket of S3 Express its kind is told, and which permission is missing; a region that is not the zone's."""
+    with directory_bucket() as (server, bucket):
+        flags = ("doctor", NAME, "--endpoint-url", server.url, "--write", "--json")
+        bucket.objects.put("a", b"one", {})
+        found = findings(run_ctl(*flags))
+        assert "S3 Express One Zone" in found["directory bucket"][1]
+        assert {found[subject][0] for subject in ("directory bucket", "list", "get", "put", "clock")} == {"good"}
+        assert (list(bucket.objects.stored), bucket.objects.uploads) == (["a"], {})
+        verdict, message, fix = findings(run_ctl(*flags, "--region", "eu-west-1"))["directory bucket"]
+        assert (verdict, fix) == ("weak", "leave --region out")
+        assert "us-east-1" in message
+        server.script = lambda call: error_answer(403, "AccessDenied")
+        verdict, _, fix = findings(run_ctl(*flags))["list"]
+        assert verdict == "bad"
+        assert "s3express:CreateSession" in fix
 
 
 @pytest.mark.parametrize(("subject", "method"), [("get", "GET"), ("put", "POST")])

@@ -39,7 +39,7 @@ FLAGS = {
     "--cache", "--max-cache-size", "--cache-min-free", "--cache-block-size", "--cache-policy", "--cache-group",
     "--rw", "--allow-overwrite", "--allow-delete", "--write-part-size", "--upload-checksums", "--storage-class",
     "--sse", "--sse-kms-key-id", "--infer-content-type", "--spool-dir", "--no-spool-streamed", "--no-dir-markers",
-    "--abort-uploads", "--rename-dir-limit",
+    "--incremental-upload", "--abort-uploads", "--rename-dir-limit",
 }  # fmt: skip
 
 
@@ -313,11 +313,20 @@ def test_nonsense(work: Path, flags: list[str], says: str) -> None:
         ("arn:aws:s3:::bucket", "is not an access point ARN (arn:aws:s3:REGION:ACCOUNT:accesspoint/NAME)"),
         ("arn:aws:s3:us-east-1:123456789012:accesspoint", "is not an access point ARN"),
         ("/data", "'/data' is not a bucket name"),
+        ("data--x-s3", "is not the name of a directory bucket: NAME--ZONE--x-s3"),
+        ("data--use1-az4--xa-s3", "access points of directory buckets are not supported"),
     ],
 )
 def test_not_a_bucket(work: Path, bucket: str, says: str) -> None:
     """An address, a name or an ARN that cannot be meant is refused before S3 is asked, the same in both modes."""
     assert says in refusal_in_both_modes(work, ExitCode.USAGE, bucket, str(work))
+
+
+@pytest.mark.parametrize("flag", ["--no-sign-request", "--requester-pays"])
+def test_what_a_directory_bucket_has_not(work: Path, flag: str) -> None:
+    """Access without a session is refused before S3 is asked."""
+    says = refusal(work, ExitCode.USAGE, "data--use1-az4--x-s3", str(work), flag)
+    assert f"{flag}: a directory bucket (S3 Express One Zone) does not have that" in says
 
 
 @pytest.mark.parametrize(("arguments", "says"), [([], "'BUCKET'"), (["bucket"], "'DIRECTORY'")])

@@ -153,3 +153,21 @@ def test_the_label_of_a_whole_bucket_is_its_name() -> None:
     """Without a prefix the label is the bucket alone."""
     assert parse_location("bucket").label == "bucket"
     assert parse_location("s3://bucket/a b/").label == "bucket/a_b/"
+
+
+@pytest.mark.parametrize(
+    ("zone", "region"),
+    [
+        ("use1-az4", "us-east-1"),
+        ("apne1-az4", "ap-northeast-1"),
+        ("aps1-az1", "ap-south-1"),
+        ("euc1-az2", "eu-central-1"),
+        ("usw2-lax1-az1", "us-west-2"),
+        ("usgw1-az1", None),
+    ],
+)
+def test_the_zone_of_a_directory_bucket_tells_its_region(zone: str, region: str | None) -> None:
+    """Where it has a form that is known; any other bucket has none."""
+    location = parse_location(f"my-data--{zone}--x-s3")
+    assert (location.is_directory_bucket, location.region) == (True, region)
+    assert (parse_location("my-data").is_directory_bucket, parse_location("my-data--use1-az4").region) == (False, None)

@@ -16,6 +16,7 @@ from s3mount.core.ranges import ByteRange
 from s3mount.core.spool_record import SpoolRecord, decode
 from s3mount.errors import AccessDenied, SpoolFailed, StoreFailure
 from s3mount.fs.spool import Spool
+from s3mount.fs.spooled import SpooledContent
 from s3mount.units import MIB
 from tests.fs.write_harness import Inline, Writing, ramp, writing
 from tests.support.fake_writer import Loss
@@ -105,7 +106,8 @@ async def kill(each: Writing) -> None:
 
 
 def restarted(each: Writing, nursery: trio.Nursery) -> Writing:
-    return Writing(each.made, nursery, each.spool.directory)
+    appends = each.tools.spool.appender is not None
+    return Writing(each.made, nursery, each.spool.directory, appends=appends)
 
 
 async def test_killed_after_a_close(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
@@ -275,3 +277,14 @@ def test_records_come_back(record: SpoolRecord, cut: int) -> None:
     content = record.encode()
     assert decode(content) == record
     assert cut >= len(content) or decode(content[:cut]) is None
+
+
+async def test_parts_that_are_kept_beside_each_other(tmp_path: Path) -> None:
+    """Parts of a stream that S3 has at the same time are all in the spool, also when they make its file."""
+    async with writing(tmp_path) as each:
+        content = SpooledContent(each.tools.spool)
+        async with trio.open_nursery() as nursery:
+            for start in range(8):
+                nursery.start_soon(content.write, start * 100, [ramp(start * 100, 100)])
+        assert await content.read(ByteRange(0, 800)) == ramp(0, 800)
+        await content.discard()

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar, TypeVarTuple
 
@@ -10,6 +11,7 @@ import trio
 from s3mount.core.attrs import ObjectId, ObjectStat
 from s3mount.core.ranges import ByteRange
 from s3mount.errors import StoreError, StoreFailure
+from s3mount.fs.appending import Appender
 from s3mount.fs.budget import ByteBudget
 from s3mount.fs.draft import Draft
 from s3mount.fs.draft_content import DraftTools
@@ -19,6 +21,8 @@ from s3mount.fs.parts import StreamStatistics
 from s3mount.fs.spool import Spool
 from s3mount.fs.spooled import SpoolTools
 from s3mount.fs.write_room import WriteRoom
+from s3mount.store.patient_writer import PatientWriter
+from s3mount.store.retries import Retries
 from s3mount.units import MIB
 from tests.support.fake_store import FakeStore
 from tests.support.fake_writer import FakeWriter, FaultyWriter, Loss
@@ -90,11 +94,20 @@ class Writing:
         base_reads: what was read of base versions.
     """
 
-    def __init__(self, made: Streams, nursery: trio.Nursery, directory: Path, *, keeps_streamed: bool = True) -> None:
+    def __init__(
+        self,
+        made: Streams,
+        nursery: trio.Nursery,
+        directory: Path,
+        *,
+        keeps_streamed: bool = True,
+        appends: bool = False,
+    ) -> None:
         self.made = made
         self.base_reads: list[ByteRange] = []
         self.spool = Spool(directory, Inline(), min_free_share=0.0)
-        spool_tools = SpoolTools(self.spool, self._read_base, made.tools)
+        appender = Appender(made.tools.writer, self._read_base) if appends else None
+        spool_tools = SpoolTools(self.spool, self._read_base, made.tools, appender)
         self.tools = DraftTools(spool_tools, lambda: 1_800_000_000.0, keeps_streamed=keeps_streamed)
         self.drafts = Drafts(self.tools, nursery)
 
@@ -117,10 +130,19 @@ async def writing(
     fault: Callable[[str, str, int], Loss | None] = no_fault,
     *,
     keeps_streamed: bool = True,
+    appends: bool = False,
+    retries: Retries | None = None,
 ) -> AsyncIterator[Writing]:
-    """Drafts; at the end nothing is left of them, but for what is acknowledged."""
+    """Drafts; at the end nothing is left of them, but for what is acknowledged.
+
+    Args:
+        appends: to a bucket that can append.
+        retries: of what fails; without it the first failure is final.
+    """
     async with streams(budget_bytes, fault) as made, trio.open_nursery() as nursery:
-        each = Writing(made, nursery, directory, keeps_streamed=keeps_streamed)
+        if retries is not None:
+            made.tools = replace(made.tools, writer=PatientWriter(made.tools.writer, retries))
+        each = Writing(made, nursery, directory, keeps_streamed=keeps_streamed, appends=appends)
         yield each
         each.drafts.check_invariants()
         nursery.cancel_scope.cancel()

@@ -23,6 +23,7 @@ from s3mount.store.retries import Retries
 from s3mount.store.session import S3Config
 from s3mount.units import MIB
 from tests.support.credential_servers import Issuer
+from tests.support.directory_bucket import NAME, DirectoryBucket, directory_bucket
 from tests.support.fake_store import FakeStore, FaultyStore
 from tests.support.processes import KEY, REGION, SECRET
 from tests.support.proxy import Proxy, proxy
@@ -78,33 +79,41 @@ class Bucket:
     name: str = ""
     is_weed: bool = False
     is_moto: bool = False
+    directory: DirectoryBucket | None = None
 
     def put(self, key: str, content: bytes) -> None:
-        if self.fake is not None:
+        if self.directory is not None:
+            self.directory.objects.put(key, content, {})
+        elif self.fake is not None:
             self.fake.put(key, content)
         elif self.server is not None:
             self.server.client.put_object(Bucket=self.name, Key=key, Body=content)
 
     def delete(self, key: str) -> None:
-        if self.fake is not None:
+        if self.directory is not None:
+            self.directory.objects.delete(key)
+        elif self.fake is not None:
             self.fake.delete(key)
         elif self.server is not None:
             self.server.client.delete_object(Bucket=self.name, Key=key)
 
 
-@pytest.fixture(
-    params=[
-        "fake",
-        "faulty",
-        "raced",
-        "patient",
-        *(
-            pytest.param(f"{server}-{client}", marks=pytest.mark.server)
-            for server in ("moto", "weed")
-            for client in CLIENTS
-        ),
-    ]
-)
+#: Buckets that list in order, and the others.
+ORDERED = [
+    "fake",
+    "faulty",
+    "raced",
+    "patient",
+    *(
+        pytest.param(f"{server}-{client}", marks=pytest.mark.server)
+        for server in ("moto", "weed")
+        for client in CLIENTS
+    ),
+]
+UNORDERED = [f"express-{client}" for client in CLIENTS]
+
+
+@pytest.fixture(params=[*ORDERED, *UNORDERED])
 def flavour(request: pytest.FixtureRequest, keys: None) -> tuple[str, str, Server | None]:
     """What the contract is tested on: kind of server, client, and the server."""
     kind, _, client = request.param.partition("-")
@@ -116,6 +125,11 @@ def flavour(request: pytest.FixtureRequest, keys: None) -> tuple[str, str, Serve
 async def bucket(flavour: tuple[str, str, Server | None], nursery: trio.Nursery) -> AsyncIterator[Bucket]:
     """An empty bucket of every flavour."""
     kind, client, server = flavour
+    if kind == "express":
+        with directory_bucket() as (scripted, directory):
+            async with connect(config(NAME, scripted.url), CRT) as connection:
+                yield Bucket(store_of(connection, client), None, None, NAME, directory=directory)
+        return
     if server is None:
         fake = FakeStore()
         shaky = FaultyStore(fake, lambda operation, key, number: StoreFailure("broken") if number % 2 else None)

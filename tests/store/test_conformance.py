@@ -1,4 +1,7 @@
-"""The contract of `store.base`, written once: fakes, RacingStore, moto and SeaweedFS, by either client."""
+"""The contract of `store.base`, written once: fakes, RacingStore, moto and SeaweedFS, by either client.
+
+And an emulated directory bucket, which lists in no order, only below prefixes that end in a slash, and from its start.
+"""
 
 from itertools import pairwise
 
@@ -8,12 +11,13 @@ import trio
 from s3mount.core.attrs import ObjectId
 from s3mount.core.listing import ListPage
 from s3mount.core.ranges import ByteRange
-from s3mount.errors import ObjectChanged, ObjectNotFound, StoreError, StoreFailure, StoreThrottled
+from s3mount.errors import NotSupported, ObjectChanged, ObjectNotFound, StoreError, StoreFailure, StoreThrottled
 from s3mount.store.base import ObjectStore
-from tests.store.conftest import PART, Bucket
+from tests.store.conftest import ORDERED, PART, UNORDERED, Bucket
 from tests.support.content import make_content
 from tests.support.fake_store import FakeStore, FaultyStore
 
+ORDERED_ONLY = pytest.mark.parametrize("flavour", ORDERED, indirect=True)
 TREE = ("a.txt", "b/1", "b/2", "b/c/3", "b0", "d-1/x", "d/y", "e/f/g/h", "z")
 
 #: Every kind of byte that a client, a URL library or an XML parser could change.
@@ -61,10 +65,10 @@ async def test_pages_of_any_size_give_the_whole_listing_once(bucket: Bucket) -> 
     for key in TREE:
         bucket.put(key, b"x")
     # SeaweedFS walks directories by their names without the slash, so `d/` comes before `d-1/`.
-    in_order = sorted if bucket.is_weed else list
+    in_order = sorted if bucket.is_weed or bucket.directory else list
     for max_keys in (1, 2, 3, 7, 1000):
         keys, prefixes, pages = await list_all(bucket.store, max_keys=max_keys)
-        assert keys == ["a.txt", "b0", "z"]
+        assert (sorted(keys) if bucket.directory else keys) == ["a.txt", "b0", "z"]
         assert in_order(prefixes) == ["b/", "d-1/", "d/", "e/"]
         assert pages >= 7 // max_keys
         keys, prefixes, _ = await list_all(bucket.store, delimiter="", max_keys=max_keys)
@@ -76,8 +80,10 @@ async def test_a_prefix_selects_by_bytes_not_by_component(bucket: Bucket) -> Non
     """`b` finds b0 and b/, `b/` what is below, `b/c/` one object, and an absent prefix an empty page."""
     for key in TREE:
         bucket.put(key, b"x")
-    assert (await list_all(bucket.store, "b"))[:2] == (["b0"], ["b/"])
-    assert (await list_all(bucket.store, "b/"))[:2] == (["b/1", "b/2"], ["b/c/"])
+    if bucket.directory is None:
+        assert (await list_all(bucket.store, "b"))[:2] == (["b0"], ["b/"])
+    keys, prefixes, _ = await list_all(bucket.store, "b/")
+    assert (sorted(keys), prefixes) == (["b/1", "b/2"], ["b/c/"])
     assert (await list_all(bucket.store, "b/c/"))[:2] == (["b/c/3"], [])
     assert await bucket.store.list_page("absent/") == ListPage((), (), None)
 
@@ -87,6 +93,7 @@ async def test_an_empty_bucket_is_one_empty_page(bucket: Bucket) -> None:
     assert await bucket.store.list_page("") == ListPage((), (), None)
 
 
+@ORDERED_ONLY
 async def test_keys_come_in_the_order_the_store_promises(bucket: Bucket) -> None:
     """UTF-8 order, which is not UTF-16 order."""
     keys = ["A", "a", "a-1", "a0", "\u00e9", "\uffee", "\N{GRINNING FACE}"]
@@ -112,13 +119,14 @@ async def test_a_listing_and_a_head_say_the_same(bucket: Bucket) -> None:
 
 async def test_an_empty_object_is_listed_with_size_0(bucket: Bucket) -> None:
     """It has no range to read, and still a size, a time and an ETag."""
-    bucket.put("empty", b"")
-    found = await bucket.store.head("empty")
+    bucket.put("dir/empty", b"")
+    found = await bucket.store.head("dir/empty")
     assert found.size == 0
     assert found.etag
-    assert (await bucket.store.list_page("empty")).objects[0].id == found.id
+    assert (await bucket.store.list_page("dir/")).objects[0].id == found.id
 
 
+@ORDERED_ONLY
 async def test_start_after_lists_what_is_greater(bucket: Bucket) -> None:
     """Keys and common prefixes greater than it, at any page size, and whatever it has to do with the prefix."""
     for key in TREE:
@@ -142,6 +150,7 @@ async def test_start_after_lists_what_is_greater(bucket: Bucket) -> None:
                     assert set(prefixes) == common
 
 
+@ORDERED_ONLY
 async def test_start_after_takes_every_legal_character(bucket: Bucket) -> None:
     """The names after each odd one are those after it in UTF-8 order."""
     # moto repeats the parameter as it came, and XML cannot say \x01.
@@ -154,6 +163,7 @@ async def test_start_after_takes_every_legal_character(bucket: Bucket) -> None:
         assert [each.key for each in page.objects] == names[index + 1 :]
 
 
+@ORDERED_ONLY
 async def test_start_after_is_for_the_first_page(bucket: Bucket) -> None:
     """With a token, the listing goes on where the token says."""
     for key in "abcd":
@@ -162,6 +172,16 @@ async def test_start_after_is_for_the_first_page(bucket: Bucket) -> None:
     assert [each.key for each in first.objects] == ["b"]
     rest = await bucket.store.list_page("", token=first.next_token, start_after="c")
     assert [each.key for each in rest.objects] == ["c", "d"]
+
+
+@pytest.mark.parametrize("flavour", UNORDERED, indirect=True)
+async def test_a_directory_bucket_starts_at_its_start(bucket: Bucket) -> None:
+    """It refuses a point to start after, and a prefix that is no directory's."""
+    assert not bucket.store.is_ordered
+    with pytest.raises(NotSupported):
+        await bucket.store.list_page("", start_after="b")
+    with pytest.raises(StoreError):
+        await bucket.store.list_page("b")
 
 
 # -- keys -------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ EXPECTED: dict[type[errors.StoreError], str] = {
     "UnrecognizedClientException",
     errors.ExpiredCredentials: "ExpiredToken ExpiredTokenException RequestTimeTooSkewed RequestExpired",
     errors.ArchivedObject: "InvalidObjectState",
-    errors.ObjectChanged: "PreconditionFailed 412 InvalidRange 416",
+    errors.ObjectChanged: "PreconditionFailed 412 InvalidRange 416 InvalidWriteOffset",
     errors.StoreThrottled: "SlowDown ServiceUnavailable Throttling ThrottlingException TooManyRequests "
     "RequestLimitExceeded 503 429",
     errors.WrongRegion: "PermanentRedirect TemporaryRedirect AuthorizationHeaderMalformed "
@@ -33,7 +33,7 @@ EXPECTED: dict[type[errors.StoreError], str] = {
     "IncompleteBody",
     errors.NotSupported: "NotImplemented 501",
     errors.UploadNotFound: "NoSuchUpload",
-    errors.ObjectTooLarge: "EntityTooLarge",
+    errors.ObjectTooLarge: "EntityTooLarge TooManyParts",
     errors.KeyTooLong: "KeyTooLongError",
     errors.StorageFull: "InsufficientStorage QuotaExceeded XMinioStorageFull 507",
 }

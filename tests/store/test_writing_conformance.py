@@ -7,6 +7,7 @@ Where a server deviates (versions: `constraints.txt`):
 * SeaweedFS guesses a content type from the key, sends the ETag of a copy without quotes (`s3_writer.quoted`), and
   knows no server-side encryption without a key of its own.  It lists a part that was sent again with the one that
   took its place; each has its ETag.
+* A directory bucket lists uploads only below prefixes that end in a slash.  It is emulated (tests.support).
 * Both answer a complete that is repeated as S3 does, with success.
 """
 
@@ -21,7 +22,7 @@ from s3mount.core.ranges import ByteRange
 from s3mount.core.uploads import MIN_PART
 from s3mount.errors import AlreadyExists, KeyTooLong, ObjectChanged, ObjectNotFound, StoreError, UploadNotFound
 from s3mount.store.writing import ANYTHING, NEW, Attributes, Condition, Part, Upload
-from tests.store.writers import WriterBucket, fake_bucket, server_bucket
+from tests.store.writers import WriterBucket, express_bucket, fake_bucket, server_bucket
 from tests.support.content import make_content
 from tests.support.servers import Server
 
@@ -37,6 +38,7 @@ ODD_KEYS = (
         "guarded",
         "patient",
         *(pytest.param(each, marks=pytest.mark.server) for each in ("moto-crt", "weed-crt", "weed-aiobotocore")),
+        "express-crt",
     ]
 )
 async def bucket(request: pytest.FixtureRequest, keys: None) -> AsyncIterator[WriterBucket]:
@@ -44,6 +46,10 @@ async def bucket(request: pytest.FixtureRequest, keys: None) -> AsyncIterator[Wr
     kind, _, client = request.param.partition("-")
     if not client:
         yield fake_bucket(kind)
+        return
+    if kind == "express":
+        async with express_bucket(client) as found:
+            yield found
         return
     server: Server = request.getfixturevalue({"moto": "moto_server", "weed": "weed"}[kind])
     async with server_bucket(kind, server, client) as found:

@@ -15,6 +15,7 @@ from s3mount.store.s3_writer import S3Writer
 from s3mount.store.session import S3Config
 from s3mount.store.writing import WriteConfig, Writer
 from tests.store.conftest import CRT, config
+from tests.support.directory_bucket import NAME, DirectoryBucket, directory_bucket
 from tests.support.fake_store import FakeStore
 from tests.support.fake_writer import FakeWriter, FaultyWriter
 from tests.support.servers import Server
@@ -30,9 +31,12 @@ class WriterBucket:
     name: str = ""
     is_weed: bool = False
     is_moto: bool = False
+    directory: DirectoryBucket | None = None
 
     def content(self, key: str) -> bytes:
         """The object, as another client reads it."""
+        if self.directory is not None:
+            return self.directory.objects.get(key).content
         if self.fake is not None:
             return self.fake.objects[key][1]
         assert self.server is not None
@@ -41,6 +45,8 @@ class WriterBucket:
 
     def listed(self) -> list[str]:
         """All keys, as another client lists them."""
+        if self.directory is not None:
+            return sorted(self.directory.objects.stored)
         if self.fake is not None:
             return sorted(self.fake.objects)
         assert self.server is not None
@@ -68,6 +74,15 @@ async def server_bucket(
     async with connect(s3, CRT) as connection:
         writer = writer_of(connection, s3, client, writing)
         yield WriterBucket(writer, None, server, name, kind == "weed", kind == "moto")
+
+
+@asynccontextmanager
+async def express_bucket(client: str) -> AsyncIterator[WriterBucket]:
+    """An emulated directory bucket."""
+    with directory_bucket() as (server, directory):
+        s3 = config(NAME, server.url)
+        async with connect(s3, CRT) as connection:
+            yield WriterBucket(writer_of(connection, s3, client), None, None, NAME, directory=directory)
 
 
 def fake_bucket(kind: str) -> WriterBucket:

@@ -13,7 +13,15 @@ import trio
 from s3mount.core.attrs import ObjectId, ObjectStat
 from s3mount.core.ranges import ByteRange
 from s3mount.core.uploads import MIN_PART
-from s3mount.errors import AlreadyExists, KeyTooLong, ObjectChanged, ObjectNotFound, StoreError, UploadNotFound
+from s3mount.errors import (
+    AlreadyExists,
+    KeyTooLong,
+    ObjectChanged,
+    ObjectNotFound,
+    ObjectTooLarge,
+    StoreError,
+    UploadNotFound,
+)
 from s3mount.store.writing import (
     ANYTHING,
     PLAIN,
@@ -50,6 +58,8 @@ class FakeWriter:
         self.uploads: dict[str, tuple[str, Attributes, dict[int, tuple[str, bytes]]]] = {}
         self._attributes: dict[ObjectId, Attributes] = {}
         self._ids = 0
+        self.max_parts = 10_000
+        self.parts_of: Counter[ObjectId] = Counter()
 
     async def _arrived(self, kind: str) -> None:
         self.counts[kind] += 1
@@ -80,10 +90,35 @@ class FakeWriter:
         return parts
 
     async def put(
-        self, key: str, body: Body, condition: Condition = ANYTHING, attributes: Attributes = PLAIN
+        self, key: str, body: Body, condition: Condition = ANYTHING, attributes: Attributes = PLAIN, offset: int = 0
     ) -> Written:
-        await self._arrived("puts")
+        await self._arrived("appends" if offset else "puts")
+        if offset:
+            return self._append(key, b"".join(body), condition, offset)
         return self._write(key, b"".join(body), condition, attributes)
+
+    def _append(self, key: str, content: bytes, condition: Condition, offset: int) -> Written:
+        """As a directory bucket does."""
+        found, there = self._content(ObjectId(key, condition.etag))
+        if len(there) != offset:
+            raise ObjectChanged("another size", key=key)
+        if self.parts_of[found.id] >= self.max_parts:
+            raise ObjectTooLarge("too many parts", key=key)
+        written = self._write(key, there + content, condition, self._attributes.get(found.id, PLAIN))
+        self.parts_of[written.id] = self.parts_of[found.id] + 1
+        return written
+
+    async def move(self, source: ObjectStat, key: str, *, is_new: bool = False) -> ObjectStat:
+        """As a directory bucket does (`Mover`)."""
+        await self._arrived("renames")
+        found, content = self._content(source.id)
+        if is_new and key in self.store.objects:
+            raise AlreadyExists("there is one", key=key)
+        moved = found._replace(key=key)
+        self.store.objects[key] = moved, content
+        self.store.delete(source.key)
+        self._attributes[moved.id] = self._attributes.get(found.id, PLAIN)
+        return moved
 
     async def create_upload(self, key: str, attributes: Attributes = PLAIN) -> Upload:
         await self._arrived("calls")
@@ -188,9 +223,9 @@ class FaultyWriter:
         raise loss[1]
 
     async def put(
-        self, key: str, body: Body, condition: Condition = ANYTHING, attributes: Attributes = PLAIN
+        self, key: str, body: Body, condition: Condition = ANYTHING, attributes: Attributes = PLAIN, offset: int = 0
     ) -> Written:
-        return await self._pass("put", key, lambda: self._writer.put(key, body, condition, attributes))
+        return await self._pass("put", key, lambda: self._writer.put(key, body, condition, attributes, offset))
 
     async def upload_part(self, upload: Upload, number: int, body: Body) -> Part:
         return await self._pass("upload_part", upload.key, lambda: self._writer.upload_part(upload, number, body))

@@ -91,6 +91,7 @@ complete -c s3mount -n _shtab_s3mount_using -l read-only -d 'Nothing can be chan
 complete -c s3mount -n _shtab_s3mount_using -l rw -d 'Everything can be changed: overwrite, delete, rename, append.'
 complete -c s3mount -n _shtab_s3mount_using -l allow-overwrite -d 'Existing files may be replaced (opened with O_TRUNC).'
 complete -c s3mount -n _shtab_s3mount_using -l allow-delete -d 'Files and empty directories may be removed.'
+complete -c s3mount -n _shtab_s3mount_using -l incremental-upload -d 'Append to existing files of a directory bucket (S3 Express); only what is new is sent.'
 complete -c s3mount -n _shtab_s3mount_using -l write-part-size -xka "(__fish_complete_path (commandline -ct))" -d 'Size of the first parts of an upload; they grow with it. [default: 8 MiB]'
 complete -c s3mount -n _shtab_s3mount_using -l upload-checksums -xka "crc32c crc64nvme off" -d 'Checksum that S3 verifies and keeps.'
 complete -c s3mount -n _shtab_s3mount_using -l storage-class -xka "(__fish_complete_path (commandline -ct))" -d 'Storage class of new objects. [default: the bucket'"'"'s]'
