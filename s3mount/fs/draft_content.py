@@ -4,12 +4,13 @@
     spool       everything else: local bytes over a version in S3 (fs.spooled)
 
 A stream becomes a spooled file, for good, when a call needs that: a patch or a gap it cannot do, a truncation, O_RDWR,
-memory for writers that does not come before its first part was sent.  What it has sent it had given to the
-spool, too, so nothing is fetched; where it had not (`keeps_streamed`, or no room) such a call is `NotKept`, and the
-stream goes on.
+memory for writers that does not come before its first part was sent.  What it has sent is in memory or in the spool
+(fs.write_room), so nothing is fetched; where it is not (`keeps_streamed`, or no room) such a call is `NotKept`, and
+the stream goes on.
 
 Not safe for two calls at once; `fs.draft` sees to that.
 
+INVARIANT: parts go to the spool one by one, and none while a stream is left, emptied, published or closed.
 INVARIANT: of a stream, the spool's content has the last published version for a base, and nothing wrong over it.
 """
 
@@ -24,9 +25,10 @@ from s3mount.core.attrs import ObjectStat
 from s3mount.core.ranges import ByteRange, gaps
 from s3mount.errors import NotKept, SpoolFailed, SpoolFull
 from s3mount.fs.draft_watch import NOBODY, DraftWatch
+from s3mount.fs.parts import StreamedPart
 from s3mount.fs.spooled import SpooledContent, SpoolTools
 from s3mount.fs.streaming import StreamingWriter
-from s3mount.store.writing import Attributes, Body, Condition, Written
+from s3mount.store.writing import Attributes, Condition, Written
 
 log = logging.getLogger(__name__)
 
@@ -72,18 +74,23 @@ class DraftContent:
         self._attributes = attributes
         self.spooled = spooled
         self._is_keeping = tools.keeps_streamed
+        self._stowing = trio.Lock()
         self._stream = self._new_stream() if is_stream else None
 
     def _new_stream(self) -> StreamingWriter:
-        return StreamingWriter(self._tools.spool.streams, self._key, self._attributes, self._keep_part)
+        stow = self._stow if self._is_keeping else None
+        return StreamingWriter(self._tools.spool.streams, self._key, self._attributes, stow)
 
-    async def _keep_part(self, offset: int, body: Body) -> None:
-        if self._is_keeping:
+    async def _stow(self, part: StreamedPart) -> None:
+        async with self._stowing:
             try:
-                await self.spooled.write(offset, body)
+                if self._is_keeping:
+                    await part.stow(self.spooled.write)
             except (SpoolFull, SpoolFailed) as error:
                 self._is_keeping = False
                 log.warning("what is sent of %r is not kept, so it can be written in order only: %s", self._key, error)
+                if self._stream is not None:
+                    self._stream.stow = None
 
     @property
     def size(self) -> int:
@@ -140,12 +147,14 @@ class DraftContent:
         stream = self._stream
         if stream is not None and size == 0:
             await stream.abort()
+            async with self._stowing:
+                await self.spooled.truncate(0)
             self._stream = self._new_stream()
-        elif stream is not None and stream.size == 0:
+            return
+        if stream is not None and stream.size == 0:
             stream.declared = size
             return
-        else:
-            await self.leave_stream()
+        await self.leave_stream()
         await self.spooled.truncate(size)
 
     async def leave_stream(self) -> None:
@@ -154,13 +163,13 @@ class DraftContent:
         if stream is None:
             return
         stream.raise_failure()
-        for offset, content in stream.held_in(ByteRange(0, size)):
-            await self.spooled.write(offset, [content])
-        if not self.spooled.holds(ByteRange(0, stream.size)):
-            raise NotKept(f"{self._key!r} is written in order only: what was sent is not kept in the spool")
-        await self.spooled.truncate(size)
-        self._stream = None
-        await stream.abort()
+        async with self._stowing:  # to the end: what waits for it must find the parts gone
+            await stream.stow_all(self.spooled.write)
+            if not self.spooled.holds(ByteRange(0, stream.size)):
+                raise NotKept(f"{self._key!r} is written in order only: what was sent is not kept in the spool")
+            await self.spooled.truncate(size)
+            self._stream = None
+            await stream.abort()
 
     async def read(self, offset: int, length: int) -> bytes:
         """Bytes as they were written; fewer at the end.
@@ -193,7 +202,9 @@ class DraftContent:
         if self._stream is None:
             return await self.spooled.publish(self._key, condition, attributes)
         written = await self._stream.finish(condition)
-        await self.spooled.truncate(self.size)
+        async with self._stowing:
+            await self.spooled.truncate(0)  # parts that were patched since they came there
+            await self.spooled.truncate(self.size)
         return written
 
     def published(self, found: ObjectStat) -> None:
@@ -207,10 +218,11 @@ class DraftContent:
         """Let go of everything, or leave it on disk."""
         if self._stream is not None:
             await self._stream.abort()
-        if is_kept:
-            self.spooled.abandon()
-        else:
-            await self.spooled.discard()
+        async with self._stowing:
+            if is_kept:
+                self.spooled.abandon()
+            else:
+                await self.spooled.discard()
 
     def check_invariants(self) -> None:
         """Raises ValueError when an invariant of a part does not hold."""

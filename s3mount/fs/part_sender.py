@@ -19,8 +19,6 @@ from s3mount.fs.write_room import WriteRoom
 from s3mount.store.copying import abort_quietly
 from s3mount.store.writing import Attributes, Body, Condition, Part, Upload, Writer, Written
 
-#: Told of (offset, bytes) of each part that S3 has, before they may be dropped.
-Keep = Callable[[int, Body], Awaitable[None]]
 #: Told of a version and all of its bytes.
 Remember = Callable[[ObjectId, Body], None]
 #: Seconds for the parts of an abandoned upload to stop.
@@ -82,7 +80,6 @@ class PartSender:
     """One upload.
 
     Args:
-        keep: called with what would be only in S3, to be read again.
         retire: called when a part was sent, or failed.
 
     Attributes:
@@ -90,13 +87,10 @@ class PartSender:
         failure: the first.
     """
 
-    def __init__(
-        self, tools: StreamTools, key: str, attributes: Attributes, keep: Keep | None, retire: Callable[[], None]
-    ) -> None:
+    def __init__(self, tools: StreamTools, key: str, attributes: Attributes, retire: Callable[[], None]) -> None:
         self._tools = tools
         self.key = key
         self._attributes = attributes
-        self._keep = keep
         self._retire = retire
         self._upload: Upload | None = None
         self._creating = trio.Lock()
@@ -115,10 +109,7 @@ class PartSender:
         try:
             with part.scope:
                 upload = await self._begun()
-                while not part.is_sent:
-                    await part.send(self._tools.writer, upload, self._tools.counts)
-                    if self._keep is not None and part.is_here:
-                        await self._keep(part.start, part.body())  # meanwhile it may be patched
+                await part.send(self._tools.writer, upload, self._tools.counts)
         except StoreError as error:
             self.failure = self.failure or error
         finally:

@@ -2,13 +2,15 @@
 
     filling     bytes come; not sent, unless the writer ends here
     closed      no byte is added; it is sent, and sent again when it was patched meanwhile or later
-    kept        S3 has it as it is; the bytes stay for patches and reads until the room is needed
+    offered     S3 has it as it is; the bytes stay for patches and reads, and go to the disk when the room is short
+    kept        the disk has them, too, or nobody wants it to: they go when the room is needed
     dropped     S3 has it, and nobody else
 
 INVARIANT: a part that S3 does not have as it is now (`is_sent`) has its buffer, or a version to be copied from.
 INVARIANT: the bytes of the buffer are held in the writer's allowance.
 """
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import trio
@@ -18,7 +20,7 @@ from s3mount.core.part_buffer import PartBuffer
 from s3mount.core.ranges import ByteRange
 from s3mount.errors import StoreError
 from s3mount.fs.write_room import Allowance, WriteRoom
-from s3mount.store.writing import Part, Upload, Writer
+from s3mount.store.writing import Body, Part, Upload, Writer
 
 
 @dataclass
@@ -58,7 +60,7 @@ class StreamedPart:
         self._buffer = None if source else PartBuffer()
         self._length = limit if source else 0
         self._revision = 1
-        self._sent_revision = 0
+        self._sent_revision = self._stowed_revision = 0
         self.sent: Part | None = None
         self.is_busy = False
         self.scope = trio.CancelScope()
@@ -124,6 +126,23 @@ class StreamedPart:
             self._sent_revision = revision
             counts.parts += 1
             counts.resent += was_sent
+
+    @property
+    def is_stowed(self) -> bool:
+        """Whether `stow` was given it as it is now."""
+        return self._stowed_revision == self._revision
+
+    async def stow(self, write: Callable[[int, Body], Awaitable[None]]) -> None:
+        """Give (offset, bytes) to the disk, if it has not got them, and they are here.  Raises what `write` raises."""
+        revision = self._revision
+        if self._buffer is not None and not self.is_stowed:
+            await write(self.start, self._buffer.body())
+            self._stowed_revision = revision
+
+    def offer(self, start: Callable[[], None]) -> None:
+        """The bytes are to be stowed when the room is short: `start` begins that, and `keep` ends it."""
+        if self._buffer is not None:
+            self._room.offer(self, self._length, start)
 
     def body(self) -> list[bytes | memoryview]:
         """All of it, to be sent as an object; nothing when it is not here."""

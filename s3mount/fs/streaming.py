@@ -20,16 +20,21 @@ that was cut off has failed.
 INVARIANT: the parts follow each other from 0 to `size` without a gap; only the last may be filled.
 """
 
+from collections.abc import Awaitable, Callable
+from functools import partial
+
 from s3mount.core.attrs import ObjectId
 from s3mount.core.ranges import ByteRange
 from s3mount.core.uploads import MAX_PARTS, MIN_PART, next_part_size, plan_parts, uniform_part_size
 from s3mount.errors import NotKept, ObjectTooLarge, StoreError
-from s3mount.fs.part_sender import Keep, PartSender, StreamTools
+from s3mount.fs.part_sender import PartSender, StreamTools
 from s3mount.fs.parts import StreamedPart
 from s3mount.fs.write_room import Allowance
-from s3mount.store.writing import PLAIN, Attributes, Condition, Written
+from s3mount.store.writing import PLAIN, Attributes, Body, Condition, Written
 from s3mount.units import MIB
 
+#: Calls `StreamedPart.stow`, unless it has given up.
+Stow = Callable[[StreamedPart], Awaitable[None]]
 #: Parts that S3 has and that stay in memory: the first, whose header is patched, and the newest.
 _KEPT = 2
 #: One step of filling with zeros.
@@ -40,19 +45,21 @@ class StreamingWriter:
     """One object being written.
 
     Args:
-        keep: called with what would be only in S3, to be read again.
+        stow: lets the disk have a part before it would be only in S3; None for never.
 
     Attributes:
+        stow: as it was given; it may become None.
         size: bytes written.
         declared: the final size, if it was set before the first byte.
         published: the version that S3 has of an earlier state, and that state's size.
     """
 
-    def __init__(self, tools: StreamTools, key: str, attributes: Attributes = PLAIN, keep: Keep | None = None) -> None:
+    def __init__(self, tools: StreamTools, key: str, attributes: Attributes = PLAIN, stow: Stow | None = None) -> None:
         self._tools = tools
         self._key = key
         self._attributes = attributes
-        self._sender = PartSender(tools, key, attributes, keep, self._drop_old)
+        self._sender = PartSender(tools, key, attributes, self._retire)
+        self.stow = stow
         self._allowance = Allowance(tools.room)
         self._parts: list[StreamedPart] = []
         self.size = self.declared = 0
@@ -127,6 +134,11 @@ class StreamingWriter:
         parts = [part for part in self._parts if part.is_here and part.span.overlaps(span)]
         return [(max(part.start, span.start), part.read(span)) for part in parts]
 
+    async def stow_all(self, write: Callable[[int, Body], Awaitable[None]]) -> None:
+        """See `StreamedPart.stow`, of all parts."""
+        for part in self._parts:
+            await part.stow(write)
+
     def _covering(self, span: ByteRange) -> list[StreamedPart] | None:
         """The parts of a range; None when one is not here."""
         parts = [part for part in self._parts if part.span.overlaps(span)]
@@ -140,12 +152,20 @@ class StreamingWriter:
 
     # -- the end --------------------------------------------------------------------------------
 
-    def _drop_old(self) -> None:
-        kept = [part for part in self._parts if part.is_here and part.is_sent and not part.is_busy]
-        for part in kept:
-            part.keep()
-        for part in kept[1 : 1 - _KEPT]:
-            part.drop()
+    def _retire(self) -> None:
+        idle = [part for part in self._parts if part.is_here and part.is_sent and not part.is_busy]
+        for part in idle:
+            if self.stow is None or part.is_stowed:
+                part.keep()
+            else:
+                part.offer(partial(self._tools.nursery.start_soon, self._put_away, part, self.stow))
+        for part in idle[1 : 1 - _KEPT]:
+            if self.stow is None or part.is_stowed:
+                part.drop()
+
+    async def _put_away(self, part: StreamedPart, stow: Stow) -> None:
+        await stow(part)
+        self._retire()
 
     def raise_failure(self) -> None:
         """Raises StoreError if a part could not be sent, or the end failed."""

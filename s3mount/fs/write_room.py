@@ -8,6 +8,9 @@ wait for each other for ever, and readers with them: programs that read while th
     is first no longer when the share is enough again
     bytes that S3 has and that are kept for patches and reads go as soon as anybody waits, the oldest first
 
+What is to be kept on disk for those is offered first, and stays in memory while that is half of the share: a file of
+less never touches the disk.  Of what is more the oldest goes to the disk, beside the writer, and is kept from then on.
+
 INVARIANT: `used` is the sum of what the allowances hold, kept bytes included, and drawn from the byte budget.
 INVARIANT: only the first writer waits for nobody but the budget, and the budget holds its part beside the share.
 """
@@ -47,6 +50,9 @@ class WriteRoom:
         self._first: Allowance | None = None
         self._changed = trio.lowlevel.ParkingLot()
         self._kept: dict[object, tuple[int, Callable[[], None]]] = {}
+        self._offered: dict[object, tuple[int, Callable[[], None]]] = {}
+        self._leaving: dict[object, int] = {}  # offered bytes on their way to the disk
+        self._going = 0  # all bytes kept and leaving
         self._waits = self._dropped = 0
 
     async def take(self, allowance: "Allowance", n_bytes: int) -> None:
@@ -71,6 +77,7 @@ class WriteRoom:
     def _may_take(self, allowance: "Allowance", n_bytes: int) -> bool:
         while self._kept and self._used + n_bytes > self.share:
             self._drop(next(iter(self._kept)))
+        self._send_away(n_bytes)
         if self._used + n_bytes <= self.share:
             return True
         if self._first is None:
@@ -94,17 +101,38 @@ class WriteRoom:
             self._first = None
             self._changed.unpark_all()
 
+    def offer(self, owner: object, n_bytes: int, start: Callable[[], None]) -> None:
+        """Bytes that were taken may leave by the disk: `start` is called when they are to, and `keep` follows that."""
+        if owner not in self._leaving:
+            self._offered[owner] = (n_bytes, start)
+            self._send_away(0)
+
+    def _send_away(self, more: int) -> None:
+        """Let the oldest go that is offered, as long as with `more` bytes the share is more than half full."""
+        while self._offered and self._used + more - self._going > self.share // 2:
+            owner = next(iter(self._offered))
+            n_bytes, start = self._offered.pop(owner)
+            self._leaving[owner] = n_bytes
+            self._going += n_bytes
+            start()
+
     def keep(self, owner: object, n_bytes: int, drop: Callable[[], None]) -> None:
         """Bytes that were taken may be dropped from now on: `drop` gives them back."""
+        self.unkeep(owner)
         self._kept[owner] = (n_bytes, drop)
+        self._going += n_bytes
         self._changed.unpark_all()
 
     def unkeep(self, owner: object) -> None:
         """They are needed again, or gone."""
-        self._kept.pop(owner, None)
+        self._offered.pop(owner, None)
+        self._going -= self._leaving.pop(owner, 0)
+        if owner in self._kept:
+            self._going -= self._kept.pop(owner)[0]
 
     def _drop(self, owner: object) -> None:
-        n_bytes, drop = self._kept.pop(owner)
+        n_bytes, drop = self._kept[owner]
+        self.unkeep(owner)
         self._dropped += n_bytes
         drop()
 
@@ -118,8 +146,10 @@ class WriteRoom:
         """Raises ValueError when writers hold what they may not."""
         if not 0 <= self._used <= self.share + self.largest_part:
             raise ValueError(f"writers hold {self._used} bytes of {self.share}")
-        if sum(n_bytes for n_bytes, _ in self._kept.values()) > self._used:
-            raise ValueError("more is kept than is held")
+        if self._going != sum(n_bytes for n_bytes, _ in self._kept.values()) + sum(self._leaving.values()):
+            raise ValueError(f"{self._going} bytes are on their way out, and these are others")
+        if self._going + sum(n_bytes for n_bytes, _ in self._offered.values()) > self._used:
+            raise ValueError("more is kept and offered than is held")
 
 
 class Allowance:

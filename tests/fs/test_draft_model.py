@@ -77,7 +77,7 @@ class Program:
 
 async def run_program(program: list[tuple[str, int, int]], directory: Path) -> None:
     model = Program(directory)
-    async with streams(64 * MIB, model.fault) as made:
+    async with streams(40 * MIB, model.fault) as made:
         rest = [("other", 1, 20), *program]
         while rest:  # one daemon after the other
             async with trio.open_nursery() as nursery:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from s3mount.core.ranges import ByteRange
 from s3mount.errors import AlreadyExists, NotKept, ObjectChanged, StoreError, StoreFailure
+from s3mount.fs.parts import StreamedPart
 from s3mount.fs.streaming import StreamingWriter
 from s3mount.store.writing import ANYTHING, NEW, Body, Condition
 from s3mount.units import KIB, MIB
@@ -125,21 +126,25 @@ async def test_patches_of_what_is_held() -> None:
 
 
 async def test_a_patch_of_what_is_gone() -> None:
-    """A patch beyond what is held changes nothing and says so; what would be lost was offered before."""
+    """A patch beyond what is held changes nothing and says so; what would be lost was stowed before."""
     kept: dict[int, bytes] = {}
 
     async def keep(offset: int, body: Body) -> None:
         kept[offset] = b"".join(body)
 
-    async with streams() as made:
-        stream = StreamingWriter(made.tools, "a", keep=keep)
+    async def stow(part: StreamedPart) -> None:
+        await part.stow(keep)
+
+    async with streams(budget_bytes=8 * PART) as made:
+        stream = StreamingWriter(made.tools, "a", stow=stow)
         await write(stream, 5 * PART)
         await trio.testing.wait_all_tasks_blocked()
         with pytest.raises(NotKept):
-            stream.patch(PART - 1, b"xy")
+            stream.patch(1, bytes(5 * PART - 2))
         await stream.finish(NEW)
         assert made.content() == ramp(0, 5 * PART)
-        assert kept[PART] == ramp(PART, PART)
+        assert len(kept) >= 3
+        assert all(content == ramp(offset, PART) for offset, content in kept.items())
         await stream.abort()
 
 
@@ -160,24 +165,81 @@ async def test_a_patched_part_is_not_dropped(autojump_clock: trio.testing.MockCl
         await other.abort()
 
 
-async def test_a_patch_while_a_part_is_kept(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_patch_while_a_part_is_stowed(autojump_clock: trio.testing.MockClock) -> None:
     """A part that is patched while the spool takes it is sent, and given to the spool, again."""
     kept: list[bytes] = []
 
     async def keep(offset: int, body: Body) -> None:
         content = b"".join(body)
         await trio.sleep(1.0)
-        kept.append(content)
+        if offset == 0:
+            kept.append(content[:4])
 
-    async with streams() as made:
-        stream = StreamingWriter(made.tools, "a", keep=keep)
-        await write(stream, PART + 1)
+    async def stow(part: StreamedPart) -> None:
+        await part.stow(keep)
+
+    async with streams(budget_bytes=4 * PART) as made:
+        stream = StreamingWriter(made.tools, "a", stow=stow)
+        await write(stream, 2 * PART + 2)
         await trio.sleep(0.5)
         stream.patch(0, b"HEAD")
+        await trio.sleep(0.1)
+        await stream.append(b"!")
+        await trio.sleep(5.0)
         await stream.finish(NEW)
-        assert made.content() == b"HEAD" + ramp(4, PART - 3)
-        assert [content[:4] for content in kept if len(content) == PART] == [ramp(0, 4), b"HEAD"]
+        assert made.content() == b"HEAD" + ramp(4, 2 * PART - 2) + b"!"
+        assert kept == [ramp(0, 4), b"HEAD"]
         await stream.abort()
+
+
+async def test_what_fits_in_memory_is_not_stowed() -> None:
+    """Of a stream of less than half of the writers' memory nothing goes to the disk; of a larger one what is more."""
+    stowed: list[int] = []
+
+    async def keep(offset: int, body: Body) -> None:
+        stowed.append(offset)
+
+    async def stow(part: StreamedPart) -> None:
+        await part.stow(keep)
+
+    async with streams(budget_bytes=32 * PART) as made:
+        stream = StreamingWriter(made.tools, "a", stow=stow)
+        for _ in range(8):
+            await write(stream, PART)
+            await trio.testing.wait_all_tasks_blocked()
+        assert stowed == []
+        for _ in range(8):
+            await write(stream, PART)
+            await trio.testing.wait_all_tasks_blocked()
+        assert len(set(stowed)) == len(stowed) == 8
+        await stream.finish(NEW)
+        assert len(made.content()) == 16 * PART
+        await stream.abort()
+
+
+async def test_memory_of_one_that_rests_is_for_another() -> None:
+    """What a stream keeps goes to the disk when another writer needs the memory; both are whole."""
+    stowed: list[bytes] = []
+
+    async def keep(offset: int, body: Body) -> None:
+        stowed.append(b"".join(body))
+
+    async def stow(part: StreamedPart) -> None:
+        await part.stow(keep)
+
+    async with streams(budget_bytes=16 * PART) as made:
+        one, other = StreamingWriter(made.tools, "a", stow=stow), StreamingWriter(made.tools, "b", stow=stow)
+        await write(one, 4 * PART)
+        await trio.testing.wait_all_tasks_blocked()
+        assert stowed == []
+        await write(other, 20 * PART)
+        assert ramp(0, PART) in stowed
+        await one.finish(NEW)
+        await other.finish(NEW)
+        assert made.content("a") == ramp(0, 4 * PART)
+        assert made.content("b") == ramp(0, 20 * PART)
+        await one.abort()
+        await other.abort()
 
 
 async def test_the_size_first() -> None:
