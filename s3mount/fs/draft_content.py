@@ -127,7 +127,7 @@ class DraftContent:
     async def _end_published(self) -> None:
         """What comes after the last published byte is appended to the object, not sent in an upload that copies it."""
         stream = self._stream
-        if stream is not None and stream.published is not None and stream.published[1] == stream.size:
+        if stream is not None and stream.published is not None and stream.published[1] == self.size:
             self._stream = None
             await stream.abort()
 

@@ -68,8 +68,8 @@ class SpooledContent:
         self._base = base.id if base else ObjectId("", "")
         self._file = file
         self._creating = trio.Lock()
-        self._may_be_done = file is not None
         self.extents = extents or Extents(base.size if base else 0)
+        self._tried = {self.extents.size} if file else set()  # sizes that S3's object may have by an append of ours
 
     @property
     def size(self) -> int:
@@ -159,14 +159,14 @@ class SpooledContent:
 
     async def _append(self, appender: Appender, span: ByteRange) -> Written:
         room = Allowance(self._tools.streams.room)
-        was_doubtful = self._may_be_done
+        tried = self._tried.copy()
         try:
             await room.take(span.length)
             body = await self._body(span)
-            self._may_be_done = True
-            return await appender.append(self._base, span.start, body, may_be_done=was_doubtful)
+            self._tried.add(span.stop)
+            return await appender.append(self._base, span.start, body, tried)
         except ObjectChanged:
-            self._may_be_done = was_doubtful
+            self._tried = tried
             raise
         finally:
             room.close()
@@ -209,7 +209,7 @@ class SpooledContent:
         if found.size != self.size:
             raise ValueError(f"{found.key!r} has {found.size} bytes in S3 and {self.size} here")
         self._base = found.id
-        self._may_be_done = False
+        self._tried.clear()
         self.extents.published()
 
     # -- to disk --------------------------------------------------------------------------------

@@ -179,13 +179,32 @@ async def test_an_append_whose_answer_was_lost(tmp_path: Path, autojump_clock: t
 
     def fault(name: str, _key: str, number: int) -> Loss | None:
         seen.append(number)
-        return ("answer", StoreFailure("broken")) if name == "put" and len(seen) == 1 else None
+        return ("answer", StoreFailure("broken")) if name == "append" and len(seen) == 1 else None
 
     async with writing(tmp_path, appends=True, fault=fault, retries=Retries(Patience())) as each:
         each.made.store.put("a", b"head")
         draft = await each.open(is_append=True)
         await draft.append(b" tail")
         await draft.fsync()
+        await draft.append(b" more")
+        await draft.fsync()
+        await each.drafts.release(draft)
+        assert each.made.content() == b"head tail more"
+
+
+async def test_more_is_appended_while_an_answer_is_missing(tmp_path: Path) -> None:
+    """What an append that looked failed had added is not added again, with what was written since."""
+    lost: list[Loss] = [("answer", StoreFailure("broken"))]
+
+    def fault(name: str, _key: str, _number: int) -> Loss | None:
+        return lost.pop() if name == "append" and lost else None
+
+    async with writing(tmp_path, appends=True, fault=fault) as each:
+        each.made.store.put("a", b"head")
+        draft = await each.open(is_append=True)
+        await draft.append(b" tail")
+        with pytest.raises(StoreFailure):
+            await draft.fsync()
         await draft.append(b" more")
         await draft.fsync()
         await each.drafts.release(draft)

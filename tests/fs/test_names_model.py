@@ -20,7 +20,8 @@ from s3mount.errors import (
     NameNotFound,
     NotADirectory,
 )
-from tests.fs.names_harness import MountedNames, namespace
+from s3mount.fs.namespace import NamespaceConfig
+from tests.fs.names_harness import GOOD, NOW, MountedNames, namespace
 from tests.support.fake_store import FakeStore
 from tests.support.fake_writer import FakeWriter
 
@@ -244,9 +245,11 @@ class Program:
         await self.mount.close(handle)
 
 
-async def run_program(program: list[tuple[str, str, str]], directory: Path) -> None:
-    store = FakeStore(latency_s=LATENCY_S)
-    async with namespace(store, directory, writer=FakeWriter(store, latency_s=LATENCY_S)) as here:
+async def run_program(program: list[tuple[str, str, str]], directory: Path, is_express: bool) -> None:  # noqa: FBT001
+    store = FakeStore(is_ordered=not is_express, latency_s=LATENCY_S)
+    writer = FakeWriter(store, latency_s=LATENCY_S)
+    config = NamespaceConfig(conditions=GOOD, clock=lambda: NOW, mover=writer if is_express else None)
+    async with namespace(store, directory, writer=writer, config=config) as here:
         run = Program(here)
         for step in program:
             await run.step(*step)
@@ -261,9 +264,9 @@ async def run_program(program: list[tuple[str, str, str]], directory: Path) -> N
 
 
 @settings(max_examples=60, deadline=None)
-@given(steps)
-def test_names_are_as_on_a_local_disk(program: list[tuple[str, str, str]]) -> None:
+@given(steps, st.sampled_from([False, False, True]))
+def test_names_are_as_on_a_local_disk(program: list[tuple[str, str, str]], is_express: bool) -> None:  # noqa: FBT001
     """Whatever programs do to names, results and tree are those of a local file system, here and in the next mount."""
     with tempfile.TemporaryDirectory() as directory:
         clock = trio.testing.MockClock(autojump_threshold=0)
-        trio.run(run_program, program, Path(directory), clock=clock)
+        trio.run(run_program, program, Path(directory), is_express, clock=clock)

@@ -225,7 +225,8 @@ class FaultyWriter:
     async def put(
         self, key: str, body: Body, condition: Condition = ANYTHING, attributes: Attributes = PLAIN, offset: int = 0
     ) -> Written:
-        return await self._pass("put", key, lambda: self._writer.put(key, body, condition, attributes, offset))
+        name = "append" if offset else "put"
+        return await self._pass(name, key, lambda: self._writer.put(key, body, condition, attributes, offset))
 
     async def upload_part(self, upload: Upload, number: int, body: Body) -> Part:
         return await self._pass("upload_part", upload.key, lambda: self._writer.upload_part(upload, number, body))
