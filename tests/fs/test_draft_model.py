@@ -59,6 +59,7 @@ class Program:
         handles: open ones, in order.
         now: content of the drafts that are not broken.
         promised: what was acknowledged of a key and nobody else wrote after.
+        since: that state and those that came after it, one of which S3 has in the end.
     """
 
     def __init__(self, directory: Path, *, appends: bool) -> None:
@@ -68,7 +69,12 @@ class Program:
         self.now: dict[Draft, bytearray] = {}
         self.states: dict[str, set[bytes]] = {key: set() for key in KEYS}
         self.promised: dict[str, bytes] = {}
+        self.since: dict[str, set[bytes]] = {key: set() for key in KEYS}
         self.refusals = 0
+
+    def promise(self, key: str, content: bytes) -> None:
+        self.promised[key] = content
+        self.since[key] = {content}
 
     def fault(self, name: str, _key: str, _number: int) -> Loss | None:
         if not self.refusals or name == "abort":  # which leaves an upload for others to abort
@@ -122,7 +128,7 @@ async def settle(made: Streams, model: Program) -> None:
         assert each.drafts.below("") == []
         for key, content in model.promised.items():
             there = each.made.content(key)
-            is_there = there.startswith(content) if model.appends else there == content  # an answer may be lost
+            is_there = there in model.since[key] or (model.appends and there.startswith(content))  # answers may be lost
             assert is_there, f"what was acknowledged of {key} is lost"
         check(each, model)
         nursery.cancel_scope.cancel()
@@ -138,6 +144,7 @@ def check(each: Writing, model: Program) -> None:
 def note(model: Program, draft: Draft) -> None:
     if draft in model.now and not draft.is_orphan:
         model.states[draft.key].add(bytes(model.now[draft]))
+        model.since[draft.key].add(bytes(model.now[draft]))
 
 
 async def step(each: Writing, model: Program, kind: str, at: int, value: int) -> None:
@@ -232,7 +239,7 @@ async def on_handle(each: Writing, model: Program, kind: str, draft: Draft, valu
         await draft.fsync()
         if was_unsaved and draft in model.now and not draft.is_orphan:
             assert each.made.content(draft.key) == content
-            model.promised[draft.key] = bytes(content)
+            model.promise(draft.key, bytes(content))
     elif kind == "close":
         model.handles.remove(draft)
         await close(each, model, draft)
@@ -246,7 +253,7 @@ async def close(each: Writing, model: Program, draft: Draft) -> None:
         await each.drafts.release(draft)  # tries again
         is_safe = draft.is_acknowledged or not draft.is_unsaved
         if was_unsaved and is_safe and draft in model.now and not draft.is_orphan:
-            model.promised[draft.key] = bytes(model.now[draft])
+            model.promise(draft.key, bytes(model.now[draft]))
 
 
 @settings(max_examples=100, deadline=None)
