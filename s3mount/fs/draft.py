@@ -20,14 +20,13 @@ import trio
 
 from s3mount.core.attrs import ObjectStat
 from s3mount.errors import AlreadyExists, ObjectChanged, ObjectNotFound, SpoolFailed, SpoolFull
+from s3mount.fs.draft_attributes import MARK, DraftAttributes
 from s3mount.fs.draft_content import DraftContent, DraftTools
 from s3mount.fs.spooled import SpooledContent
 from s3mount.store.writing import ANYTHING, NEW, PLAIN, Attributes, Condition, Written
 
 log = logging.getLogger(__name__)
 
-#: Of the metadata of objects that were acknowledged before they were there: which state they are.
-MARK = "s3mount-spool"
 #: Copies a version to another key, and returns what is there then.
 Copy = Callable[[ObjectStat], Awaitable[ObjectStat]]
 
@@ -66,7 +65,7 @@ class Draft:
         self.key = key
         self.base = base
         self._is_exclusive = is_exclusive
-        self._attributes = attributes
+        self._attributes = DraftAttributes(attributes, None if base is None or is_empty else key)
         spooled, self._mark = recovered or (SpooledContent(tools.spool, None if is_empty else base), "")
         self._content = DraftContent(tools, key, spooled, attributes, is_stream=is_empty and is_in_order)
         self._lock = trio.Lock()
@@ -182,7 +181,8 @@ class Draft:
                 log.warning("the journal of %r stays: %s", self.key, error)
 
     async def _written(self) -> Written:
-        attributes = self._attributes.with_metadata(MARK, self._mark) if self.is_acknowledged else self._attributes
+        mark = self._mark if self.is_acknowledged else ""
+        attributes = await self._attributes.publish(self._tools.spool.streams.writer, mark)
         try:
             return await self._content.publish(self._condition, attributes)
         except (AlreadyExists, ObjectChanged) as refusal:
