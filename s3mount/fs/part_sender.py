@@ -16,7 +16,7 @@ from s3mount.errors import StoreError
 from s3mount.fs.parts import StreamedPart, StreamStatistics
 from s3mount.fs.write_room import WriteRoom
 from s3mount.store.copying import abort_quietly
-from s3mount.store.writing import Attributes, Body, Condition, Upload, Writer, Written
+from s3mount.store.writing import PLAIN, Attributes, Body, Condition, Upload, Writer, Written
 
 #: Told of (offset, bytes) of each part that S3 has, before they may be dropped.
 Keep = Callable[[int, Body], Awaitable[None]]
@@ -53,20 +53,28 @@ class PartSender:
     """One upload.
 
     Args:
+        begin: attributes of an upload that begins now, under a key.
         keep: called with what would be only in S3, to be read again.
         retire: called when a part was sent, or failed.
 
     Attributes:
         key: may change while no upload has begun.
+        attributes: of the last upload that began.
         failure: the first.
     """
 
     def __init__(
-        self, tools: StreamTools, key: str, attributes: Attributes, keep: Keep | None, retire: Callable[[], None]
+        self,
+        tools: StreamTools,
+        key: str,
+        begin: Callable[[str], Attributes],
+        keep: Keep | None,
+        retire: Callable[[], None],
     ) -> None:
         self._tools = tools
         self.key = key
-        self._attributes = attributes
+        self._begin = begin
+        self.attributes = PLAIN
         self._keep = keep
         self._retire = retire
         self._upload: Upload | None = None
@@ -101,7 +109,8 @@ class PartSender:
     async def _begun(self) -> Upload:
         async with self._creating:
             if self._upload is None:
-                self._upload = await self._tools.writer.create_upload(self.key, self._attributes)
+                self.attributes = self._begin(self.key)
+                self._upload = await self._tools.writer.create_upload(self.key, self.attributes)
             return self._upload
 
     async def complete(self, parts: list[StreamedPart], condition: Condition) -> Written:

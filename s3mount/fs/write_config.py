@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from s3mount.fs.object_headers import ObjectHeaders
+from s3mount.fs.stored_attributes import PosixConfig
 from s3mount.fs.write_policy import WritePolicy
 from s3mount.store.writing import WriteConfig
 
@@ -20,6 +21,7 @@ class WritingConfig:
         has_markers: directories that are made have an object.
         rename_dir_limit: objects of the largest directory that is renamed.
         aborts_uploads: those that dead daemons left are aborted at the start.
+        posix: modes, owners and times are kept in metadata, and these are read; None where they are not.
     """
 
     policy: WritePolicy
@@ -31,3 +33,4 @@ class WritingConfig:
     has_markers: bool = True
     rename_dir_limit: int = 100_000
     aborts_uploads: bool = False
+    posix: PosixConfig | None = None

@@ -138,7 +138,8 @@ async def test_killed_after_the_upload(tmp_path: Path, autojump_clock: trio.test
         await add(each, b" tail")
         draft = each.drafts.find("a")
         assert draft is not None
-        await draft._content.publish(draft._condition, await draft._attributes.publish(each.made.writer, draft._mark))
+        attributes = await draft._attributes.publish(each.made.writer, "a", draft._mark)
+        await draft._content.publish(draft._condition, attributes)
         await kill(each)
         async with trio.open_nursery() as nursery:
             after = restarted(each, nursery)
