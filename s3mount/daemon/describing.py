@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import trio
+
 from s3mount.cache.metadata import MetadataCache
 from s3mount.config import MountConfig
 from s3mount.fs.stored_attributes import StoredAttributes
@@ -20,7 +22,7 @@ class Describing:
     guarded: GuardedWriter | None
 
 
-def describing(mount: MountConfig, connection: Connection, cache: MetadataCache) -> Describing:
+def describing(mount: MountConfig, connection: Connection, cache: MetadataCache, nursery: trio.Nursery) -> Describing:
     """Put it together."""
     posix = mount.writing.posix
     if posix is None:
@@ -29,4 +31,4 @@ def describing(mount: MountConfig, connection: Connection, cache: MetadataCache)
     limits = WriteGuardConfig(mount.guard.deadline_s, mount.guard.max_gets, mount.guard.max_gets)
     guarded = GuardedWriter(writer, limits, bucket=mount.s3.location.bucket)
     patient = PatientWriter(guarded, Retries(mount.patience))
-    return Describing(StoredAttributes(cache, patient.describe, posix), guarded)
+    return Describing(StoredAttributes(cache, patient.describe, posix, nursery), guarded)

@@ -134,7 +134,7 @@ async def components(config: MountConfig, keeper: Keeper) -> AsyncIterator[Compo
         notifier, waits = ThreadNotifier(), ReaderWaits()
         content = ContentReader(store, disk)
         blocks = BlockStore(content, budget, nursery, config.read.part_size, waits, grew=grew, policies=policies)
-        described = describing(config, connection, cache)
+        described = describing(config, connection, cache, nursery)
         filesystem = S3FileSystem(
             InodeTable(root_key, keeper.ledger(f"{config.s3.origin}/{root_key}")),
             lister=lister,

@@ -337,14 +337,6 @@ class S3FileSystem:
 
     def check_invariants(self) -> None:
         """Raises ValueError when a part's invariant does not hold, or handles and pins differ."""
-        for part in (
-            self._inodes,
-            self._handles,
-            self.tree.shown,
-            self._kernel,
-            self._cache,
-            self._resolver,
-            self._lister,
-            self._blocks,
-        ):
+        known = self.tree.shown, self._stored, self._kernel, self._cache
+        for part in (self._inodes, self._handles, *known, self._resolver, self._lister, self._blocks):
             part.check_invariants()

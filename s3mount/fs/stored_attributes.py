@@ -1,6 +1,7 @@
 """Modes, owners and times that objects say themselves, in their metadata (core.posix), with --posix-metadata.
 
-A listing has no metadata: a HEAD for each file tells, when the kernel asks for its attributes.  A look-up or a listing
+A listing has no metadata: a HEAD for each file tells, when the kernel asks for its attributes (for several at once:
+fs.attributes_ahead).  A look-up or a listing
 answers without, and says that these attributes are not all; the name is kept as ever.
 
     asked for within the time to live                       nothing is asked
@@ -16,11 +17,14 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+import trio
+
 from s3mount.cache.metadata import MetadataCache
 from s3mount.core.attrs import FileAttrs, ObjectStat
 from s3mount.core.inode import Inode, Stored
 from s3mount.core.posix import NOTHING_SAID, Posix, parsed
-from s3mount.errors import AccessDenied, ObjectNotFound, StaleInode
+from s3mount.errors import AccessDenied, ObjectNotFound, StaleInode, StoreError
+from s3mount.fs.attributes_ahead import AttributesAhead
 from s3mount.store.writing import PLAIN, Attributes, Description
 
 #: Seconds after a change by which two clocks that are set differ less; times of changes are whole seconds.
@@ -51,6 +55,7 @@ class StoredAttributes:
 
     Args:
         describe: None for a mount that asks for none.
+        nursery: the mount's; None to ask for one file at a time.
         clock: seconds since the epoch.
     """
 
@@ -59,12 +64,16 @@ class StoredAttributes:
         cache: MetadataCache,
         describe: Describe | None = None,
         config: PosixConfig | None = None,
+        nursery: trio.Nursery | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._cache = cache
         self._describe = describe
         self.config = config or PosixConfig()
+        self._nursery = nursery
         self._clock = clock
+        self._ahead = AttributesAhead(self.is_known)
+        self._flights: dict[Inode, trio.Event] = {}
 
     @property
     def is_on(self) -> bool:
@@ -88,8 +97,33 @@ class StoredAttributes:
             StaleInode: it is another version, or gone.
             StoreError: S3 could not be asked; but if it may not be asked, nothing is said.
         """
+        while inode in self._flights:
+            await self._flights[inode].wait()
+        if self.is_known(inode):
+            return
+        if self._nursery is not None:
+            for each in self._ahead.wanted(inode):
+                if each not in self._flights:
+                    self._nursery.start_soon(self._try, each)
+        await self._ask(inode)
+
+    async def _try(self, inode: Inode) -> None:
+        try:
+            if inode.lookups and inode not in self._flights and not self.is_known(inode):
+                await self._ask(inode)
+        except (StaleInode, StoreError):
+            return  # who wants it asks again, and is told
+
+    async def _ask(self, inode: Inode) -> None:
+        self._flights[inode] = trio.Event()
+        try:
+            await self._tell(inode)
+        finally:
+            self._flights.pop(inode).set()
+
+    async def _tell(self, inode: Inode) -> None:
         found = inode.found
-        if self._describe is None or found is None or self.is_known(inode):
+        if self._describe is None or found is None:
             return
         asked_at = self._cache.now()
         try:
@@ -133,7 +167,14 @@ class StoredAttributes:
             if not stored.is_settled and inode.unsaved is None:
                 left_s = self._cache.ages.remaining_since(inode.key, stored.asked_at)
                 attrs = attrs._replace(ttl_s=min(attrs.ttl_s, left_s))
-        return attrs if self.is_known(inode) else attrs._replace(is_whole=False)
+        if self.is_known(inode):
+            return attrs
+        self._ahead.told(inode)
+        return attrs._replace(is_whole=False)
+
+    def check_invariants(self) -> None:
+        """Raises ValueError when more is remembered than may be."""
+        self._ahead.check_invariants()
 
 
 def _over(attrs: FileAttrs, posix: Posix, *, is_archived: bool) -> FileAttrs:

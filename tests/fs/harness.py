@@ -144,7 +144,7 @@ async def file_system(
         content = ContentReader(store, disk)
         blocks = BlockStore(content, budget, nursery, part_size, waits, policies=policies)
         resolver = Resolver(NameProbe(store, lister), cache, MissCounter(lister, nursery))
-        stored = StoredAttributes(cache, describe, clock=lambda: NOW)
+        stored = StoredAttributes(cache, describe, nursery=nursery, clock=lambda: NOW)
         filesystem = S3FileSystem(
             InodeTable(prefix, ledger),
             lister=lister,
