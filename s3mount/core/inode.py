@@ -25,6 +25,7 @@ class Stored(NamedTuple):
             of the change is, in whole seconds.
         asked_at: when S3 said so, on the cache's timer.
         is_settled: that was so long after the change that any other has another time.
+        is_proven: S3 said that this is the version.
     """
 
     posix: Posix
@@ -32,6 +33,7 @@ class Stored(NamedTuple):
     modified_s: int
     asked_at: float
     is_settled: bool
+    is_proven: bool = True
 
 
 class Unsaved(Protocol):

@@ -129,7 +129,7 @@ class S3FileSystem:
         if inode is self._inodes.root or inode.handles or inode.is_orphan:
             return self._cache.ages.fresh_s(inode.key)
         record = self._versions.known(inode)
-        return None if record is None else self._cache.ages.remaining(record)
+        return self._stored.proven_for(inode) if record is None else self._cache.ages.remaining(record)
 
     async def getattr(self, ino: int) -> FileAttrs:
         """The attributes of an inode; of an open file those of the version it was opened with.
@@ -141,10 +141,10 @@ class S3FileSystem:
         attrs = self.getattr_nowait(ino)
         if attrs is None:
             inode = self._inodes.get(ino)
+            await self._waits.of_names(self._stored.learn(inode))
             left_s = self._known_for(inode)
             if left_s is None:
                 left_s = self._cache.ages.remaining(await self._waits.of_names(self._versions.current(inode)))
-            await self._waits.of_names(self._stored.learn(inode))
             attrs = self._attrs(inode, left_s)
         return attrs
 
@@ -215,7 +215,8 @@ class S3FileSystem:
             is_any = True
             key = child_key(directory.key, name) if found else child_key(directory.key, name) + SEPARATOR
             inode = self._inodes.intern(key, found)
-            inode.asked_at = max(inode.asked_at, asked_at)
+            if asked_at > inode.asked_at:
+                inode.asked_at, inode.is_doubtful = asked_at, False
             left_s = ages.remaining_since(key, asked_at) if ttl_s is None else ttl_s
             if not emit(name_to_kernel(name), self._attrs(inode, left_s), next_offset):
                 self._inodes.discard_if_unused(inode)

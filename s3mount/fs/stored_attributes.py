@@ -7,7 +7,7 @@ answers without, and says that these attributes are not all; the name is kept as
     asked for within the time to live                       nothing is asked
     asked for long after the time of change that is listed  nothing is asked: whoever changes metadata writes the object
     being written here                                      nothing is asked
-    else                                                    HEAD
+    else                                                    HEAD, which also says whether this is the version still
 
 Directories have none.  What programs set and S3 does not have yet is shown over it (cache.shown).
 """
@@ -25,7 +25,7 @@ from s3mount.core.inode import Inode, Stored
 from s3mount.core.posix import NOTHING_SAID, Posix, parsed
 from s3mount.errors import AccessDenied, ObjectNotFound, StaleInode, StoreError
 from s3mount.fs.attributes_ahead import AttributesAhead
-from s3mount.store.writing import PLAIN, Attributes, Description
+from s3mount.store.writing import Attributes, Description
 
 #: Seconds after a change by which two clocks that are set differ less; times of changes are whole seconds.
 _SETTLED_S = 60
@@ -129,7 +129,8 @@ class StoredAttributes:
         try:
             told = await self._describe(found.key)
         except AccessDenied:
-            told = Description(found, PLAIN)
+            inode.stored = Stored(NOTHING_SAID, found.etag, found.mtime_s, asked_at, is_settled=False, is_proven=False)
+            return
         except ObjectNotFound:
             told = None
         if inode.found is not found:  # written or renamed meanwhile
@@ -141,7 +142,21 @@ class StoredAttributes:
             raise StaleInode(f"{inode.key!r} is another version now")
         else:  # whoever has it open has what was said of it
             posix = inode.stored.posix if inode.stored else NOTHING_SAID
-            inode.stored = Stored(posix, found.etag, found.mtime_s, asked_at, is_settled=False)
+            inode.stored = Stored(posix, found.etag, found.mtime_s, asked_at, is_settled=False, is_proven=False)
+
+    def proven_for(self, inode: Inode) -> float | None:
+        """Seconds for which the kernel may use that a file is this version, by what S3 said when it was asked here.
+
+        A HEAD does not say that no directory hides the file; so it is for the attributes of one that the kernel knows.
+        """
+        stored, found = inode.stored, inode.found
+        if stored is None or found is None or not stored.is_proven or stored.etag != found.etag or inode.is_gone:
+            return None
+        record = self._cache.last_record(inode.key)
+        is_contradicted = record is None or record.found is None or record.found.etag != found.etag
+        if is_contradicted or not self._cache.ages.is_good(inode.key, stored.asked_at):
+            return None
+        return self._cache.ages.remaining_since(inode.key, stored.asked_at)
 
     def _note(self, inode: Inode, version: ObjectStat, attributes: Attributes, asked_at: float) -> None:
         is_settled = self._clock() >= version.mtime_s + _SETTLED_S
@@ -164,13 +179,13 @@ class StoredAttributes:
             return attrs
         if stored is not None:
             attrs = _over(attrs, stored.posix, is_archived=found.is_archived)
-            if not stored.is_settled and inode.unsaved is None:
-                left_s = self._cache.ages.remaining_since(inode.key, stored.asked_at)
-                attrs = attrs._replace(ttl_s=min(attrs.ttl_s, left_s))
-        if self.is_known(inode):
-            return attrs
-        self._ahead.told(inode)
-        return attrs._replace(is_whole=False)
+        if not self.is_known(inode):
+            self._ahead.told(inode)
+            return attrs._replace(is_whole=False)
+        if stored is not None and not stored.is_settled and inode.unsaved is None:
+            left_s = self._cache.ages.remaining_since(inode.key, stored.asked_at)
+            attrs = attrs._replace(ttl_s=min(attrs.ttl_s, left_s))
+        return attrs
 
     def check_invariants(self) -> None:
         """Raises ValueError when more is remembered than may be."""

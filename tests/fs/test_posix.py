@@ -19,7 +19,7 @@ from s3mount.fs.attribute_changes import DELAY_S
 from s3mount.fs.drafts import Opening
 from s3mount.fs.write_policy import WritePolicy
 from s3mount.store.writing import ANYTHING, Attributes, Condition, Written
-from tests.fs.harness import MADE
+from tests.fs.harness import MADE, NOW
 from tests.fs.names_harness import MountedNames, namespace
 from tests.fs.write_harness import PART, failing
 from tests.support.fake_store import FakeStore
@@ -249,6 +249,20 @@ async def test_what_a_stat_costs(bucket: Bucket, tmp_path: Path, autojump_clock:
         await trio.sleep(2)
         assert (await seen(each, "a")).mode == 0o644
         assert bucket.writer.counts == {"calls": 2}
+
+
+async def test_a_head_says_the_version_too(
+    bucket: Bucket, tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """A stat of a name that is not new, of a file that is, is one HEAD for version and metadata, and no LIST."""
+    bucket.store.put("a", b"content", mtime_s=int(NOW))
+    async with namespace(bucket.store, tmp_path, writer=bucket.writer, is_posix=True) as each:
+        await seen(each, "a")
+        await trio.sleep(10)
+        bucket.store.counts.clear()
+        bucket.writer.counts.clear()
+        await seen(each, "a")
+        assert (bucket.store.counts, bucket.writer.counts) == ({}, {"calls": 1})
 
 
 async def test_files_one_after_the_other(
