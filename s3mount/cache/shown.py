@@ -1,4 +1,4 @@
-"""Modes, owners and times that programs set: S3 has none, so they are shown as long as the mount lives.
+"""Modes, owners and times that programs set: what S3 does not have of them is shown as long as the mount lives.
 
 They go with the name: a file that is renamed keeps them, one that is removed loses them.  A time belongs to one
 version, and goes when the file is written again; the rest stays.
@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 from cachetools import LRUCache
 
-from s3mount.core.attrs import FileAttrs, Ownership
+from s3mount.core.attrs import FileAttrs
 from s3mount.core.inode import Inode
 from s3mount.core.keys import SEPARATOR
+from s3mount.core.posix import NOTHING_SAID, Posix
 
 #: Names with attributes of their own, some 300 bytes each.
 MAX_SHOWN = 100_000
@@ -33,6 +34,11 @@ class Shown:
     mtime_s: int | None = None
     etag: str = ""
 
+    @property
+    def posix(self) -> Posix:
+        """What was set."""
+        return Posix(self.mode, self.uid, self.gid, self.mtime_s)
+
 
 class ShownAttributes:
     """By key; of a directory with its slash."""
@@ -50,11 +56,6 @@ class ShownAttributes:
                 setattr(shown, name, value)
         shown.etag = inode.found.etag if inode.found else ""
         self._shown[inode.key] = shown
-
-    def created(self, inode: Inode, mode: int, owner: Ownership) -> None:
-        """A program made a file with a mode, as the kernel leaves it of that."""
-        if mode & 0o7777 != owner.file_mode:
-            self.set(inode, Shown(mode=mode & 0o7777))
 
     def applied(self, inode: Inode, attrs: FileAttrs) -> FileAttrs:
         """Attributes with what was set."""
@@ -78,6 +79,24 @@ class ShownAttributes:
         """What was written is this version: times that were set since then are its."""
         if self._shown and (shown := self._shown.get(key)) is not None:
             shown.etag = etag
+
+    def posix(self, key: str) -> Posix:
+        """What was set for a name, and S3 does not have."""
+        shown = self._shown.get(key) if self._shown else None
+        return NOTHING_SAID if shown is None else shown.posix
+
+    def keys_below(self, prefix: str) -> list[str]:
+        """Names that something was set for."""
+        return [key for key in self._shown if key.startswith(prefix)]
+
+    def stored(self, key: str, posix: Posix) -> None:
+        """S3 has that of a name: it is shown as long as S3 says so."""
+        if self._shown and (shown := self._shown.get(key)) is not None:
+            for name, value in posix._asdict().items():
+                if getattr(shown, name) == value:
+                    setattr(shown, name, None)
+            if shown.posix == NOTHING_SAID:
+                del self._shown[key]
 
     def moved(self, old_key: str, new_key: str) -> None:
         """A name, or a directory with everything in it, is another now."""

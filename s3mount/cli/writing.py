@@ -12,6 +12,7 @@ from s3mount.cli.values import size_in
 from s3mount.config import MAX_PART_SIZE, MIN_PART_SIZE
 from s3mount.errors import BadOption
 from s3mount.fs.object_headers import ObjectHeaders
+from s3mount.fs.stored_attributes import PosixConfig
 from s3mount.fs.write_config import WritingConfig
 from s3mount.fs.write_policy import WritePolicy
 from s3mount.store.session import S3Config
@@ -45,6 +46,8 @@ WRITE_FLAGS = [
     click.option("--no-dir-markers", is_flag=True, help="Directories that are made have no object until a file is."),
     click.option("--rename-dir-limit", type=click.IntRange(0), default=100_000, show_default=True, metavar="N",
                  help="Objects of the largest directory that may be renamed."),
+    click.option("--posix-metadata", is_flag=True,
+                 help="Keep mode, owner and time of files in their objects' metadata, and show what is there."),
     click.option("--abort-uploads", is_flag=True,
                  help="Abort at start what daemons of this host that died left of multipart uploads."),
 ]  # fmt: skip
@@ -91,7 +94,13 @@ def writing_config(
         rename_dir_limit=flags["rename_dir_limit"],
         appends=flags["incremental_upload"],
         aborts_uploads=flags["abort_uploads"],
+        posix=_posix(flags) if flags["posix_metadata"] else None,
     )
+
+
+def _posix(flags: Mapping[str, Any]) -> PosixConfig:
+    """Who says that every file has one owner means it."""
+    return PosixConfig(has_uids=flags["uid"] is None, has_gids=flags["gid"] is None)
 
 
 def _spool(flags: Mapping[str, Any], environ: Mapping[str, str], s3: S3Config, mount_point: str) -> Path:

@@ -81,6 +81,7 @@ class FileAttrs(NamedTuple):
     Attributes:
         ttl_s: for how long the kernel may go on using them without asking.
         is_name_kept: for as long it may use the name, too; else it looks the name up each time.
+        is_whole: else S3 was not asked for all of them, and the kernel asks for them each time.
     """
 
     ino: int
@@ -92,6 +93,7 @@ class FileAttrs(NamedTuple):
     gid: int
     ttl_s: float
     is_name_kept: bool = True
+    is_whole: bool = True
 
     @property
     def blocks(self) -> int:

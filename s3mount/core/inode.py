@@ -7,13 +7,33 @@ number it had: programs compare lock files by it.
 import math
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from s3mount.core.attrs import ObjectStat
 from s3mount.core.journal import NOWHERE
+from s3mount.core.posix import Posix
 from s3mount.core.ranges import ByteRange, Coverage
 
 _EMPTY = blake2b(digest_size=8)
+
+
+class Stored(NamedTuple):
+    """What an object's metadata said of the file.
+
+    Attributes:
+        etag, modified_s: of the version, which is changed by who changes its metadata: the ETag may be, the time
+            of the change is, in whole seconds.
+        asked_at: when S3 said so, on the cache's timer.
+        is_settled: that was so long after the change that any other has another time.
+        is_proven: S3 said that this is the version.
+    """
+
+    posix: Posix
+    etag: str
+    modified_s: int
+    asked_at: float
+    is_settled: bool
+    is_proven: bool = True
 
 
 class Unsaved(Protocol):
@@ -45,6 +65,7 @@ class Inode:
             predecessor knew: those count as one of `handles`.
         agreed_at, agreed_until: the state of the cache in which its record was of this version, and how long
             that record is good.
+        stored: None where it was not asked for.
     """
 
     ino: int
@@ -64,6 +85,7 @@ class Inode:
     is_inherited: bool = False
     agreed_at: int = -1
     agreed_until: float = -math.inf
+    stored: Stored | None = None
 
     @property
     def is_directory(self) -> bool:

@@ -130,6 +130,8 @@ class InodeTable:
             self._rewritten[key] = inode
             inode.asked_at = inode.vouched_until = -math.inf
             inode.agreed_at = -1
+            if inode.stored is not None and found is not None:  # what this mount makes of it keeps its metadata
+                inode.stored = inode.stored._replace(etag=found.etag, is_settled=False)
             inode.found = found
             self.ledger.changed(inode)
         inode.found, inode.is_gone = found, False

@@ -13,6 +13,7 @@ from s3mount.config import MountConfig
 from s3mount.core.inodes import InodeTable
 from s3mount.core.policies import PathPolicies
 from s3mount.daemon.allocator import HeapLimit, trim
+from s3mount.daemon.describing import describing
 from s3mount.daemon.keeper import Keeper
 from s3mount.daemon.pressure import MemoryWatch
 from s3mount.daemon.writing import Shared, Writing, writing
@@ -39,6 +40,7 @@ from s3mount.store.attempts import Attempts
 from s3mount.store.catalogue import SplitCatalogue
 from s3mount.store.connect import Connection, connect
 from s3mount.store.guarded import GuardedStore
+from s3mount.store.guarded_writer import GuardedWriter
 from s3mount.store.patient import PatientStore
 from s3mount.store.racing import RacingStore
 from s3mount.store.retries import Retries
@@ -67,6 +69,7 @@ class Components:
     writing: Writing | None
     waits: ReaderWaits
     patient: PatientStore
+    describer: GuardedWriter | None
 
     def obstacle(self) -> str:
         """See `Obstacle`."""
@@ -84,6 +87,7 @@ class Components:
             "read budget": self.budget.statistics,
             "memory": self.watch.statistics,
             "notifications": self.notifier.statistics,
+            **({} if self.describer is None else {"attributes asked for": self.describer.statistics}),
             **({} if self.writing is None else self.writing.statistics),
             **({} if self.disk is None else {"disk cache": self.disk.statistics}),
         }
@@ -92,7 +96,8 @@ class Components:
     def attempts(self) -> tuple[Attempts, ...]:
         """Whatever sends requests to S3."""
         writer = () if self.writing is None else (self.writing.attempts,)
-        return (self.store.attempts, *writer)
+        describer = () if self.describer is None else (self.describer.attempts,)
+        return (self.store.attempts, *writer, *describer)
 
 
 @asynccontextmanager
@@ -129,12 +134,13 @@ async def components(config: MountConfig, keeper: Keeper) -> AsyncIterator[Compo
         notifier, waits = ThreadNotifier(), ReaderWaits()
         content = ContentReader(store, disk)
         blocks = BlockStore(content, budget, nursery, config.read.part_size, waits, grew=grew, policies=policies)
+        described = describing(config, connection, cache, nursery)
         filesystem = S3FileSystem(
             InodeTable(root_key, keeper.ledger(f"{config.s3.origin}/{root_key}")),
             lister=lister,
             cache=cache,
             blocks=blocks,
-            versions=VersionCheck(resolver, lister, cache, store, waits),
+            versions=VersionCheck(resolver, lister, cache, store, waits, described.stored),
             notifier=notifier,
             owner=replace(config.owner, directory_mtime_s=keeper.started_s),
             give_back=trim,
@@ -151,7 +157,7 @@ async def components(config: MountConfig, keeper: Keeper) -> AsyncIterator[Compo
         on_demand = _on_demand(config, store, resolver, disk, budget)
         yield Components(
             operations, boundary, filesystem, notifier, guarded, budget, disk, watch, connection.region, *on_demand,
-            writes, waits, store,
+            writes, waits, store, described.guarded,
         )  # fmt: skip
         await _end(writes, nursery)
 

@@ -31,6 +31,7 @@ from s3mount.fs.parts import StreamStatistics
 from s3mount.fs.repeated_names import RepeatedNames
 from s3mount.fs.spool import Spool
 from s3mount.fs.spooled import SpoolTools
+from s3mount.fs.stamps import PosixStamps
 from s3mount.fs.tree import Tree
 from s3mount.fs.upload_records import UploadRecords
 from s3mount.fs.write_room import WriteRoom
@@ -185,6 +186,7 @@ def writing(mount: MountConfig, shared: Shared) -> Writing:
         time.time,
         keeps_streamed=config.keeps_streamed,
         watch=written,
+        stamps=PosixStamps(shared.tree, writer),
     )
     drafts = Drafts(tools, shared.nursery)
     names = RepeatedNames(
@@ -197,7 +199,7 @@ def writing(mount: MountConfig, shared: Shared) -> Writing:
         NamespaceConfig(config.has_markers, config.rename_dir_limit, mover=mover),
     )
     names.interrupted = InterruptedCalls(shared.interrupted, trio.current_time)
-    files = FileWrites(shared.tree, drafts, written, policy, config.headers, names.removals.settle)
+    files = FileWrites(shared.tree, drafts, written, policy, config.headers, names.removals.settle, names.changes)
     left = LeftUploads(records, writer, time.time)
     statistics: dict[str, Callable[[], object]] = {
         "writes": guarded.statistics,

@@ -21,7 +21,7 @@ from s3mount.store.base import ObjectStore
 from s3mount.store.conditions import Conditions, find_conditions
 from s3mount.store.copying import copy_object
 from s3mount.store.renaming import Mover
-from s3mount.store.writing import ANYTHING, NEW, Writer, Written
+from s3mount.store.writing import ANYTHING, NEW, Attributes, Writer, Written
 from s3mount.units import MIB
 
 log = logging.getLogger(__name__)
@@ -61,18 +61,24 @@ class Copies:
         self._finding = trio.Lock()
         self.copied = 0
 
-    async def copy(self, source: ObjectStat, key: str, *, is_new: bool = False) -> ObjectStat:
+    async def copy(
+        self, source: ObjectStat, key: str, *, is_new: bool = False, attributes: Attributes | None = None
+    ) -> ObjectStat:
         """The object that is under a key now.
 
         Args:
             is_new: there must be none before.
+            attributes: instead of the source's.
 
         Raises:
             AlreadyExists: there is one.
             ObjectChanged: the source has another version, or is gone.
             StoreError.
         """
-        written = await (self._copied_new(source, key) if is_new else copy_object(self._writer, source, key))
+        if is_new:
+            written = await self._copied_new(source, key, attributes)
+        else:
+            written = await copy_object(self._writer, source, key, ANYTHING, attributes)
         self.copied += 1
         mtime_s = int(self._clock()) if written.mtime_s is None else written.mtime_s
         return ObjectStat(key, written.id.etag, source.size, mtime_s, source.storage_class)
@@ -101,20 +107,20 @@ class Copies:
         written = await self._writer.put(key, [])
         return ObjectStat(key, written.id.etag, 0, int(self._clock()))
 
-    async def _copied_new(self, source: ObjectStat, key: str) -> Written:
+    async def _copied_new(self, source: ObjectStat, key: str, attributes: Attributes | None) -> Written:
         conditions = await self._known_conditions()
         if conditions.of_copies:
-            return await copy_object(self._writer, source, key, NEW)
+            return await copy_object(self._writer, source, key, NEW, attributes)
         if conditions.of_puts and source.size <= _MAX_SENT:
-            return await self._sent(source, key)
+            return await self._sent(source, key, attributes)
         try:
             await self._store.head(key)
         except ObjectNotFound:
-            return await copy_object(self._writer, source, key, ANYTHING)
+            return await copy_object(self._writer, source, key, ANYTHING, attributes)
         raise AlreadyExists("there is one", key=key, operation="CopyObject")
 
-    async def _sent(self, source: ObjectStat, key: str) -> Written:
-        attributes = (await self._writer.describe(source.key)).attributes
+    async def _sent(self, source: ObjectStat, key: str, attributes: Attributes | None) -> Written:
+        attributes = attributes or (await self._writer.describe(source.key)).attributes
         body = [await self._store.get_range(source.id, ByteRange(0, source.size))] if source.size else []
         return await self._writer.put(key, body, NEW, attributes)
 

@@ -22,6 +22,7 @@ from s3mount.core.attrs import ObjectStat
 from s3mount.core.keys import SEPARATOR, is_directory_key, split_key
 from s3mount.core.symlinks import shown_name
 from s3mount.errors import DirectoryNotEmpty, NameNotFound, NotAllowed, ObjectChanged, ObjectNotFound, StoreError
+from s3mount.fs.attribute_changes import AttributeChanges
 from s3mount.fs.copies import Copies
 from s3mount.fs.drafts import Drafts
 from s3mount.fs.kept_directories import KeptDirectories
@@ -37,11 +38,7 @@ _MAX_UNFINISHED = 8
 
 
 class DirectoryRenames:
-    """Renames of directories in one mount.
-
-    Args:
-        limit: keys below one that may be renamed.
-    """
+    """Renames of directories in one mount, of at most `limit` keys each."""
 
     def __init__(
         self,
@@ -51,8 +48,10 @@ class DirectoryRenames:
         store: ObjectStore,
         writer: Writer,
         kept: KeptDirectories,
+        changes: AttributeChanges,
         limit: int,
     ) -> None:
+        self._changes = changes
         self._tree = tree
         self._drafts = drafts
         self._copies = copies
@@ -73,6 +72,11 @@ class DirectoryRenames:
             NotAllowed: there are more keys below than may be renamed.
             StoreError: see the module.
         """
+        await self._changes.settle_below(old_key)
+        async with self._changes.held(old_key):
+            await self._rename(old_key, new_key, is_replacing=is_replacing)
+
+    async def _rename(self, old_key: str, new_key: str, *, is_replacing: bool) -> None:
         job = self._unfinished.pop((old_key, new_key), None) or RenameJob(old_key, new_key)
         is_done = False
         try:

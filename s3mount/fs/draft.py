@@ -20,14 +20,13 @@ import trio
 
 from s3mount.core.attrs import ObjectStat
 from s3mount.errors import AlreadyExists, ObjectChanged, ObjectNotFound, SpoolFailed, SpoolFull
+from s3mount.fs.draft_attributes import MARK, DraftAttributes
 from s3mount.fs.draft_content import DraftContent, DraftTools
 from s3mount.fs.spooled import SpooledContent
 from s3mount.store.writing import ANYTHING, NEW, PLAIN, Attributes, Condition, Written
 
 log = logging.getLogger(__name__)
 
-#: Of the metadata of objects that were acknowledged before they were there: which state they are.
-MARK = "s3mount-spool"
 #: Copies a version to another key, and returns what is there then.
 Copy = Callable[[ObjectStat], Awaitable[ObjectStat]]
 
@@ -45,8 +44,7 @@ class Draft:
     Attributes:
         users: handles on it.
         is_unsaved, is_acknowledged: see the module.
-        is_orphan: its name is gone; it is never published.
-        is_over_existing: it began as a version that was there.
+        is_orphan: its name is gone; it is never published.  is_over_existing: it began as a version that was there.
         is_closed: it is of no use any more.
         mtime_s: whole seconds since the epoch.
     """
@@ -67,13 +65,13 @@ class Draft:
         self.key = key
         self.base = base
         self._is_exclusive = is_exclusive
-        self._attributes = attributes
+        self._attributes = DraftAttributes(tools.stamps, attributes, None if base is None or is_empty else key)
         spooled, self._mark = recovered or (SpooledContent(tools.spool, None if is_empty else base), "")
-        self._content = DraftContent(tools, key, spooled, attributes, is_stream=is_empty and is_in_order)
+        is_stream = is_empty and is_in_order
+        self._content = DraftContent(tools, key, spooled, self._attributes.begin, is_stream=is_stream)
         self._lock = trio.Lock()
         self.is_over_existing = self._is_appended = base is not None and not is_empty
-        self.users = 0
-        self.is_acknowledged = recovered is not None
+        self.users, self.is_acknowledged = 0, recovered is not None
         self.is_unsaved = is_empty or base is None or self.is_acknowledged
         self.is_orphan = self.is_closed = False
         self.mtime_s = base.mtime_s if base and not self.is_unsaved else int(tools.clock())
@@ -124,8 +122,7 @@ class Draft:
         self._touch()
 
     def _touch(self) -> None:
-        self.is_unsaved = True
-        self.mtime_s = int(self._tools.clock())
+        self.is_unsaved, self.mtime_s = True, int(self._tools.clock())
 
     async def leave_stream(self) -> None:
         """Be a spooled file: who opens it may write anywhere.  Raises as `write`."""
@@ -143,8 +140,7 @@ class Draft:
         """S3 has the file as it is now, whole; nothing if it had.
 
         Raises:
-            AlreadyExists: `is_exclusive`, and somebody else made it.
-            ObjectChanged: somebody else wrote it.
+            AlreadyExists, ObjectChanged: somebody else made it (`is_exclusive`), or wrote it.
             StoreError: it could not be written.
         """
         async with self._lock:
@@ -163,16 +159,24 @@ class Draft:
             self._mark, self.is_acknowledged = mark, True
 
     async def _publish(self) -> None:
-        if not self.is_unsaved or self.is_orphan:
-            return
-        written = await self._written()
-        self.mtime_s = int(self._tools.clock()) if written.mtime_s is None else written.mtime_s
-        self.base = ObjectStat(self.key, written.id.etag, self.size, self.mtime_s)
-        self._content.published(self.base)
-        self.is_unsaved, self._is_exclusive = False, False
-        self._is_appended = not self.is_stream
+        if self.is_unsaved and not self.is_orphan:
+            written, attributes = await self._written()
+            self.mtime_s = int(self._tools.clock()) if written.mtime_s is None else written.mtime_s
+            self.is_unsaved, self._is_exclusive = False, False
+            self._is_appended = not self.is_stream
+            self._based_on(ObjectStat(self.key, written.id.etag, self.size, self.mtime_s), attributes)
+            await self._forget()
+        if self.base is not None and not self.is_orphan and self._tools.stamps.is_pending(self.key):
+            self._based_on(*await self._tools.stamps.copied(self.key, self.base))
+
+    def _based_on(self, base: ObjectStat, attributes: Attributes | None = None) -> None:
+        """S3 has it as it is, as this version."""
+        self.base, self.key = base, base.key
+        self._content.published(base)
         self._tools.watch.saved(self)
-        await self._forget()
+        if attributes is not None:
+            self._attributes.made(attributes)
+            self._tools.stamps.made(self.key, base, attributes)
 
     async def _forget(self) -> None:
         if self.is_acknowledged:
@@ -182,14 +186,15 @@ class Draft:
             except (SpoolFull, SpoolFailed) as error:  # who finds the journal sees the mark in S3
                 log.warning("the journal of %r stays: %s", self.key, error)
 
-    async def _written(self) -> Written:
-        attributes = self._attributes.with_metadata(MARK, self._mark) if self.is_acknowledged else self._attributes
+    async def _written(self) -> tuple[Written, Attributes]:
+        mark = self._mark if self.is_acknowledged else ""
+        attributes = await self._attributes.publish(self._tools.spool.streams.writer, self.key, mark)
         try:
             return await self._content.publish(self._condition, attributes)
         except (AlreadyExists, ObjectChanged) as refusal:
             ours = await self._own_write() if self.is_acknowledged else None
             if ours is not None:
-                return ours
+                return ours, attributes
             if isinstance(refusal, ObjectChanged) or self._is_exclusive:
                 raise
             raise ObjectChanged("somebody else made it", key=self.key, operation=refusal.operation) from refusal
@@ -222,10 +227,7 @@ class Draft:
             await self._publish()
             if self.base is None or self.is_orphan:
                 raise ObjectNotFound("it has no name any more", key=self.key, operation="rename")
-            self.base = await copy(self.base)
-            self.key = self.base.key
-            self._content.published(self.base)
-            self._tools.watch.saved(self)
+            self._based_on(await copy(self.base))
 
     async def orphan(self) -> None:
         """Its name is gone: it is used until the last handle is closed, and never published."""
@@ -242,7 +244,7 @@ class Draft:
             await self._content.close(is_kept=self.is_acknowledged)
 
     def check_invariants(self) -> None:
-        """Raises ValueError when an invariant of the module does not hold."""
+        """Raises ValueError when an invariant does not hold."""
         self._content.check_invariants()
         if self.is_acknowledged and (self.is_stream or not self.is_unsaved or self.is_orphan):
             raise ValueError(f"{self.key!r} is acknowledged, and saved, a stream, or without a name")

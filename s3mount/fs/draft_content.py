@@ -24,6 +24,7 @@ import trio
 from s3mount.core.attrs import ObjectStat
 from s3mount.core.ranges import ByteRange, gaps
 from s3mount.errors import NotKept, SpoolFailed, SpoolFull
+from s3mount.fs.draft_attributes import NO_STAMPS, Stamps
 from s3mount.fs.draft_watch import NOBODY, DraftWatch
 from s3mount.fs.parts import StreamedPart
 from s3mount.fs.spooled import SpooledContent, SpoolTools
@@ -45,6 +46,7 @@ class DraftTools:
         keeps_streamed: whether parts that were sent go to the spool, too.
         has_conditions: whether the server keeps those of a PUT.
         watch: is told what becomes of drafts.
+        stamps: know what programs set of files.
     """
 
     spool: SpoolTools
@@ -52,6 +54,7 @@ class DraftTools:
     keeps_streamed: bool = True
     has_conditions: bool = True
     watch: DraftWatch = NOBODY
+    stamps: Stamps = NO_STAMPS
 
 
 class DraftContent:
@@ -60,18 +63,24 @@ class DraftContent:
     Args:
         key: under which it is published.
         spooled: what it begins as; of a stream, empty.
-        attributes: of the object.
+        begin: attributes of an upload that begins under a key before it is published.
 
     Attributes:
         spooled: what it is, when it is no stream.
     """
 
     def __init__(
-        self, tools: DraftTools, key: str, spooled: SpooledContent, attributes: Attributes, *, is_stream: bool
+        self,
+        tools: DraftTools,
+        key: str,
+        spooled: SpooledContent,
+        begin: Callable[[str], Attributes],
+        *,
+        is_stream: bool,
     ) -> None:
         self._tools = tools
         self._key = key
-        self._attributes = attributes
+        self._begin = begin
         self.spooled = spooled
         self._is_keeping = tools.keeps_streamed
         self._stowing = trio.Lock()
@@ -79,7 +88,7 @@ class DraftContent:
 
     def _new_stream(self) -> StreamingWriter:
         stow = self._stow if self._is_keeping else None
-        return StreamingWriter(self._tools.spool.streams, self._key, self._attributes, stow)
+        return StreamingWriter(self._tools.spool.streams, self._key, self._begin, stow)
 
     async def _stow(self, part: StreamedPart) -> None:
         async with self._stowing:
@@ -193,19 +202,19 @@ class DraftContent:
             content[gap.start - span.start : gap.stop - span.start] = await self.spooled.read(gap)
         return bytes(content)
 
-    async def publish(self, condition: Condition, attributes: Attributes) -> Written:
+    async def publish(self, condition: Condition, attributes: Attributes) -> tuple[Written, Attributes]:
         """Make the object; then tell `published`.  Raises as `StreamingWriter.finish`, `SpooledContent.publish`.
 
-        Args:
-            attributes: of a spooled file; a stream has those it began with.
+        Returns:
+            Also the attributes that it has: of a stream those that it began with.
         """
         if self._stream is None:
-            return await self.spooled.publish(self._key, condition, attributes)
-        written = await self._stream.finish(condition)
+            return await self.spooled.publish(self._key, condition, attributes), attributes
+        written = await self._stream.finish(condition, attributes)
         async with self._stowing:
             await self.spooled.truncate(0)  # parts that were patched since they came there
             await self.spooled.truncate(self.size)
-        return written
+        return written, self._stream.attributes
 
     def published(self, found: ObjectStat) -> None:
         """S3 has it as it is, as this version, which may have another key than before."""

@@ -18,17 +18,27 @@ from s3mount.core.attrs import ObjectStat
 from s3mount.core.keys import split_key
 from s3mount.core.symlinks import is_link_key, link_key
 from s3mount.errors import StoreError
+from s3mount.fs.attribute_changes import AttributeChanges
 from s3mount.fs.copies import Copies
 from s3mount.fs.drafts import Drafts
 from s3mount.fs.kept_directories import KeptDirectories
 from s3mount.fs.tree import Tree
-from s3mount.store.writing import Writer
+from s3mount.store.writing import Attributes, Writer
 
 
 class FileRenames:
     """Renames of single files in one mount."""
 
-    def __init__(self, tree: Tree, drafts: Drafts, copies: Copies, writer: Writer, kept: KeptDirectories) -> None:
+    def __init__(
+        self,
+        tree: Tree,
+        drafts: Drafts,
+        copies: Copies,
+        writer: Writer,
+        kept: KeptDirectories,
+        changes: AttributeChanges,
+    ) -> None:
+        self._changes = changes
         self._tree = tree
         self._drafts = drafts
         self._copies = copies
@@ -52,16 +62,28 @@ class FileRenames:
         """
         new_key = link_key(new_path) if is_link_key(found.key) else new_path
 
-        async def copy(version: ObjectStat) -> ObjectStat:
-            return await self._copies.move(version, new_key, is_new=is_new)
+        attributes: Attributes | None = None
+        stamps, moved = self._drafts.stamps, found
 
-        if self._drafts.find(path) is not None:
-            await self._drafts.rename(path, copy)
-        else:
-            moved = await copy(found)
-            await self._drafts.unlink(new_path)
-            self._move(path, found, new_path, moved)
-        keys = [] if self._copies.is_moving else [found.key]
+        async def move(version: ObjectStat) -> ObjectStat:
+            nonlocal attributes, moved
+            attributes = await stamps.merged(path, version) if stamps.is_pending(path) else None
+            if attributes is None:
+                moved = await self._copies.move(version, new_key, is_new=is_new)
+            else:
+                moved = await self._copies.copy(version, new_key, is_new=is_new, attributes=attributes)
+            return moved
+
+        async with self._changes.held(path, new_path):
+            if self._drafts.find(path) is not None:
+                await self._drafts.rename(path, move)
+            else:
+                await move(found)
+                await self._drafts.unlink(new_path)
+                self._move(path, found, new_path, moved)
+            if attributes is not None:
+                stamps.made(new_path, moved, attributes)
+        keys = [] if self._copies.is_moving and attributes is None else [found.key]
         if replaced is not None and replaced.found is not None and replaced.found.key != new_key:
             keys.append(replaced.found.key)
         await self._remove(path, new_path, keys)

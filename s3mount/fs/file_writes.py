@@ -14,7 +14,9 @@ from s3mount.cache.answers import Record
 from s3mount.cache.shown import Shown
 from s3mount.core.attrs import FileAttrs, ObjectStat
 from s3mount.core.inode import Inode
+from s3mount.core.posix import Posix
 from s3mount.errors import AlreadyExists, IsADirectory, StaleInode
+from s3mount.fs.attribute_changes import AttributeChanges
 from s3mount.fs.draft import Draft
 from s3mount.fs.drafts import Drafts, Opening
 from s3mount.fs.names import check_fits
@@ -41,6 +43,7 @@ class FileWrites:
         policy: WritePolicy,
         headers: ObjectHeaders,
         settle: Callable[[str], Awaitable[None]],
+        changes: AttributeChanges,
     ) -> None:
         self._tree = tree
         self._drafts = drafts
@@ -48,16 +51,16 @@ class FileWrites:
         self._policy = policy
         self._headers = headers
         self._settle = settle
+        self._changes = changes
 
     # -- opening and closing --------------------------------------------------------------------
 
     async def create(
-        self, parent_ino: int, name: bytes, opening: Opening, mode: int, thread_id: int
+        self, parent_ino: int, name: bytes, opening: Opening, made: Posix, thread_id: int
     ) -> tuple[int, FileAttrs]:
         """A handle on a new file, or on the one that is there after all; the kernel holds one more reference.
 
-        Raises:
-            AlreadyExists, IsADirectory, KeyTooLong, NotAllowed, ReadOnlyMount, and as `open`.
+        Raises: AlreadyExists, IsADirectory, KeyTooLong, NotAllowed, ReadOnlyMount, and as `open`.
         """
         path = self._tree.path_of(parent_ino, name)
         self._policy.check_create(path)
@@ -74,7 +77,7 @@ class FileWrites:
         handle = self._handle(inode, draft, opening, opener)
         self._tree.inodes.grant(inode)
         self._tree.versions.resolver.created(path)
-        self._tree.shown.created(inode, mode, self._tree.owner)
+        self._changes.created(inode, made)
         return handle, self._tree.attrs(inode, self._tree.cache.ages.fresh_s(inode.key))
 
     async def _open_granted(self, inode: Inode, opening: Opening, thread_id: int) -> tuple[int, FileAttrs]:
@@ -104,8 +107,9 @@ class FileWrites:
             if inode.is_orphan:
                 raise StaleInode(f"{inode.key!r} was removed")
             await self._tree.versions.waits.of_names(self._tree.versions.check(inode))
+        attributes = await self._changes.opened(inode, self._headers.of(inode.key), is_new=opening.is_truncating)
         opener = process_of(thread_id)
-        draft = await self._drafts.open(inode.key, inode.found, opening, self._headers.of(inode.key))
+        draft = await self._drafts.open(inode.key, inode.found, opening, attributes)
         return self._handle(inode, draft, opening, opener)
 
     def _handle(self, inode: Inode, draft: Draft, opening: Opening, opener: int) -> int:
@@ -202,10 +206,7 @@ class FileWrites:
         Raises:
             ReadOnlyMount, StaleInode.
         """
-        inode = self._tree.inodes.get(ino)
-        self._policy.check_create(inode.key, "set attributes of")
-        self._tree.shown.set(inode, change)
-        return self._tree.attrs(inode, 0.0)
+        return self._changes.set(self._tree.inodes.get(ino), change)
 
     # -- durability -----------------------------------------------------------------------------
 
@@ -229,6 +230,7 @@ class FileWrites:
         file = self._tree.handles.file(handle)
         if isinstance(file, WriteHandle):
             await file.draft.fsync()
+        await self._changes.settle(file.inode.key)
 
     # -- start and end --------------------------------------------------------------------------
 

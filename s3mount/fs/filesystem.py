@@ -15,6 +15,7 @@ from s3mount.cache.answers import Record
 from s3mount.cache.metadata import MetadataCache
 from s3mount.cache.shown import ShownAttributes
 from s3mount.core.attrs import FileAttrs, Ownership, absent_attrs
+from s3mount.core.inode import Inode
 from s3mount.core.inodes import InodeTable
 from s3mount.core.keys import SEPARATOR, child_key, name_to_kernel
 from s3mount.core.listing import Entry
@@ -67,7 +68,8 @@ class S3FileSystem:
         self._kernel = KernelView(self._inodes, notifier)
         self._give_back = give_back
         self._handles = HandleTable(inodes, lister, blocks)
-        self.tree = Tree(inodes, self._handles, cache, versions, self._kernel, owner, ShownAttributes())
+        self._stored = versions.stored
+        self.tree = Tree(inodes, self._handles, cache, versions, self._kernel, owner, ShownAttributes(), self._stored)
         self._attrs = self.tree.attrs
 
     # -- names and attributes -------------------------------------------------------------------
@@ -117,10 +119,17 @@ class S3FileSystem:
     def getattr_nowait(self, ino: int) -> FileAttrs | None:
         """As `getattr`, if it needs no waiting; else None."""
         inode = self._inodes.get(ino)
+        if not self._stored.is_known(inode):
+            return None
+        left_s = self._known_for(inode)
+        return None if left_s is None else self._attrs(inode, left_s)
+
+    def _known_for(self, inode: Inode) -> float | None:
+        """Seconds for which the kernel may use that this is the version under the name; None when S3 must be asked."""
         if inode is self._inodes.root or inode.handles or inode.is_orphan:
-            return self._attrs(inode, self._cache.ages.fresh_s(inode.key))
+            return self._cache.ages.fresh_s(inode.key)
         record = self._versions.known(inode)
-        return None if record is None else self._attrs(inode, self._cache.ages.remaining(record))
+        return self._stored.proven_for(inode) if record is None else self._cache.ages.remaining(record)
 
     async def getattr(self, ino: int) -> FileAttrs:
         """The attributes of an inode; of an open file those of the version it was opened with.
@@ -132,8 +141,11 @@ class S3FileSystem:
         attrs = self.getattr_nowait(ino)
         if attrs is None:
             inode = self._inodes.get(ino)
-            record = await self._waits.of_names(self._versions.current(inode))
-            attrs = self._attrs(inode, self._cache.ages.remaining(record))
+            await self._waits.of_names(self._stored.learn(inode))
+            left_s = self._known_for(inode)
+            if left_s is None:
+                left_s = self._cache.ages.remaining(await self._waits.of_names(self._versions.current(inode)))
+            attrs = self._attrs(inode, left_s)
         return attrs
 
     def forget(self, references: list[tuple[int, int]]) -> None:
@@ -203,7 +215,8 @@ class S3FileSystem:
             is_any = True
             key = child_key(directory.key, name) if found else child_key(directory.key, name) + SEPARATOR
             inode = self._inodes.intern(key, found)
-            inode.asked_at = max(inode.asked_at, asked_at)
+            if asked_at > inode.asked_at:
+                inode.asked_at, inode.is_doubtful = asked_at, False
             left_s = ages.remaining_since(key, asked_at) if ttl_s is None else ttl_s
             if not emit(name_to_kernel(name), self._attrs(inode, left_s), next_offset):
                 self._inodes.discard_if_unused(inode)
@@ -325,14 +338,6 @@ class S3FileSystem:
 
     def check_invariants(self) -> None:
         """Raises ValueError when a part's invariant does not hold, or handles and pins differ."""
-        for part in (
-            self._inodes,
-            self._handles,
-            self.tree.shown,
-            self._kernel,
-            self._cache,
-            self._resolver,
-            self._lister,
-            self._blocks,
-        ):
+        known = self.tree.shown, self._stored, self._kernel, self._cache
+        for part in (self._inodes, self._handles, *known, self._resolver, self._lister, self._blocks):
             part.check_invariants()

@@ -52,6 +52,8 @@ class KernelView:
         below = [inode for inode in self._inodes.below(path) if _is_below(inode.key, path)]
         for n, inode in enumerate(below, 1):
             inode.asked_at = inode.vouched_until = -math.inf
+            if inode.stored is not None:
+                inode.stored = inode.stored._replace(asked_at=-math.inf, is_settled=False)
             if inode.is_directory:
                 self._notifier.forget_inode(inode.ino)
             else:

@@ -21,6 +21,7 @@ import trio
 from s3mount.core.attrs import FileAttrs, ObjectStat
 from s3mount.core.inode import Inode
 from s3mount.errors import IsADirectory, StaleInode
+from s3mount.fs.attribute_changes import AttributeChanges
 from s3mount.fs.copies import Copies
 from s3mount.fs.directory_changes import DirectoryChanges
 from s3mount.fs.directory_renames import DirectoryRenames
@@ -63,10 +64,11 @@ class NamespaceConfig:
 
 @dataclass(frozen=True)
 class NamespaceStatistics:
-    """What `fs.removals` counts; objects copied since the start."""
+    """What `fs.removals` counts; objects copied since the start; files whose attributes are on their way."""
 
     removals: RemovalStatistics
     copied: int
+    changing: int
 
 
 class Namespace:
@@ -77,6 +79,7 @@ class Namespace:
 
     Attributes:
         removals: names whose DELETE is on its way; who makes a file settles its name.
+        changes: attributes that are on their way; who opens a file waits for its name.
     """
 
     def __init__(
@@ -108,8 +111,11 @@ class Namespace:
         )
         self._symlinks = Symlinks(self._names, store, writer, config.clock, if_new=if_new)
         self._copies = Copies(store, writer, root_key, config.clock, config.conditions, config.mover)
-        files = FileRenames(tree, drafts, self._copies, writer, self._kept)
-        directories = DirectoryRenames(tree, drafts, self._copies, store, writer, self._kept, config.rename_dir_limit)
+        self.changes = AttributeChanges(tree, drafts, policy, nursery)
+        files = FileRenames(tree, drafts, self._copies, writer, self._kept, self.changes)
+        directories = DirectoryRenames(
+            tree, drafts, self._copies, store, writer, self._kept, self.changes, config.rename_dir_limit
+        )
         self._renames = Renames(self._names, files, directories)
 
     # -- directories ----------------------------------------------------------------------------
@@ -148,6 +154,7 @@ class Namespace:
         return self._names.made(path, found)
 
     async def _link(self, inode: Inode, key: str) -> ObjectStat:
+        await self.changes.settle(inode.key)
         found = inode.found
         if isinstance(inode.unsaved, Draft):
             await inode.unsaved.fsync()
@@ -183,6 +190,7 @@ class Namespace:
         """
         path, cache = self._tree.path_of(parent_ino, name), self._tree.cache
         self._policy.check_delete(path)
+        await self.changes.quiet(path)
         found = (await self._names.named(path)).found
         if found is None:
             raise IsADirectory(f"{path!r} is a directory")
@@ -214,18 +222,21 @@ class Namespace:
     # -- parts ----------------------------------------------------------------------------------
 
     async def sync(self) -> None:
-        """What was removed is gone in S3 when this returns.
+        """What was removed is gone in S3 when this returns, and attributes that were set are there.
 
         Raises:
-            StoreError: S3 refused one of them; its name is there again.
+            StoreError: S3 refused one of them; its name is there again, or its attributes are what they were.
         """
-        await self.removals.settle("")
+        try:
+            await self.changes.settle_below("")
+        finally:
+            await self.removals.settle("")
 
     def statistics(self) -> NamespaceStatistics:
         """A snapshot of the counters."""
-        return NamespaceStatistics(self.removals.statistics(), self._copies.copied)
+        return NamespaceStatistics(self.removals.statistics(), self._copies.copied, self.changes.n_waiting)
 
     def check_invariants(self) -> None:
         """Raises ValueError when a part's invariant does not hold."""
-        for part in self.removals, self._kept, self._renames, self._symlinks:
+        for part in self.removals, self._kept, self._renames, self._symlinks, self.changes:
             part.check_invariants()

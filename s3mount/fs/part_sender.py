@@ -17,8 +17,10 @@ from s3mount.errors import S3MountError, StoreError
 from s3mount.fs.parts import StreamedPart, StreamStatistics
 from s3mount.fs.write_room import WriteRoom
 from s3mount.store.copying import abort_quietly
-from s3mount.store.writing import Attributes, Body, Condition, Part, Upload, Writer, Written
+from s3mount.store.writing import PLAIN, Attributes, Body, Condition, Part, Upload, Writer, Written
 
+#: Attributes of an upload that begins under a key.
+Begin = Callable[[str], Attributes]
 #: Told of a version and all of its bytes.
 Remember = Callable[[ObjectId, Body], None]
 #: Seconds for the parts of an abandoned upload to stop.
@@ -80,17 +82,20 @@ class PartSender:
     """One upload.
 
     Args:
+        begin: attributes of an upload that begins now, under a key.
         retire: called when a part was sent, or failed.
 
     Attributes:
         key: may change while no upload has begun.
+        attributes: of the last upload that began.
         failure: the first.
     """
 
-    def __init__(self, tools: StreamTools, key: str, attributes: Attributes, retire: Callable[[], None]) -> None:
+    def __init__(self, tools: StreamTools, key: str, begin: Begin, retire: Callable[[], None]) -> None:
         self._tools = tools
         self.key = key
-        self._attributes = attributes
+        self._begin = begin
+        self.attributes = PLAIN
         self._retire = retire
         self._upload: Upload | None = None
         self._creating = trio.Lock()
@@ -121,7 +126,8 @@ class PartSender:
     async def _begun(self) -> Upload:
         async with self._creating:
             if self._upload is None:
-                self._upload = await self._tools.writer.create_upload(self.key, self._attributes)
+                self.attributes = self._begin(self.key)
+                self._upload = await self._tools.writer.create_upload(self.key, self.attributes)
             return self._upload
 
     async def complete(self, parts: list[StreamedPart], condition: Condition) -> Written:

@@ -25,8 +25,8 @@ from s3mount.store.retries import may_pass
 
 log = logging.getLogger(__name__)
 
-#: Seconds from the first close of an append to its upload: with the upload itself about one.
-SETTLE_S = 0.8
+#: Seconds from the first close of an append to its upload: with that, a HEAD and a PUT, about one.
+SETTLE_S = 0.7
 #: Seconds between uploads that fail, at first and at most.
 _RETRY_S = 1.0
 _MAX_RETRY_S = 30.0

@@ -27,7 +27,7 @@ from s3mount.core.attrs import ObjectId
 from s3mount.core.ranges import ByteRange
 from s3mount.core.uploads import MAX_PARTS, MIN_PART, next_part_size, plan_parts, uniform_part_size
 from s3mount.errors import NotKept, ObjectTooLarge, StoreError
-from s3mount.fs.part_sender import PartSender, StreamTools
+from s3mount.fs.part_sender import Begin, PartSender, StreamTools
 from s3mount.fs.parts import StreamedPart
 from s3mount.fs.write_room import Allowance
 from s3mount.store.writing import PLAIN, Attributes, Body, Condition, Written
@@ -45,20 +45,20 @@ class StreamingWriter:
     """One object being written.
 
     Args:
-        stow: lets the disk have a part before it would be only in S3; None for never.
+        stow: lets the disk have a part before it would be only in S3; None for never, and it may become that.
 
     Attributes:
-        stow: as it was given; it may become None.
+        attributes: that the last finished object has.
         size: bytes written.
         declared: the final size, if it was set before the first byte.
         published: the version that S3 has of an earlier state, and that state's size.
     """
 
-    def __init__(self, tools: StreamTools, key: str, attributes: Attributes = PLAIN, stow: Stow | None = None) -> None:
+    def __init__(self, tools: StreamTools, key: str, begin: Begin = lambda _: PLAIN, stow: Stow | None = None) -> None:
         self._tools = tools
         self._key = key
-        self._attributes = attributes
-        self._sender = PartSender(tools, key, attributes, self._retire)
+        self.attributes = PLAIN
+        self._sender = PartSender(tools, key, begin, self._retire)
         self.stow = stow
         self._allowance = Allowance(tools.room)
         self._parts: list[StreamedPart] = []
@@ -172,8 +172,11 @@ class StreamingWriter:
         if self._sender.failure is not None:
             raise self._sender.failure
 
-    async def finish(self, condition: Condition) -> Written:
+    async def finish(self, condition: Condition, attributes: Attributes = PLAIN) -> Written:
         """Make what was written the object; a declared size is kept with zeros.
+
+        Args:
+            attributes: if no upload has begun.
 
         Raises:
             AlreadyExists, ObjectChanged: the condition does not hold.
@@ -183,7 +186,7 @@ class StreamingWriter:
         try:
             while self.size < self.declared:
                 await self.append(memoryview(_ZEROS)[: self.declared - self.size])
-            written = await self._completed(condition)
+            written = await self._completed(condition, attributes)
             is_done = True
         except StoreError as error:
             self._sender.failure = self._sender.failure or error
@@ -197,15 +200,18 @@ class StreamingWriter:
             self._forget_parts()
         return written
 
-    async def _completed(self, condition: Condition) -> Written:
+    async def _completed(self, condition: Condition, attributes: Attributes) -> Written:
         self.raise_failure()
         if self.published is not None and not self._parts:
             return Written(self.published[0])  # nothing came since: without its parts an object would be empty
         if self.has_begun:
-            return await self._sender.complete([part for part in self._parts if part.span.length], condition)
+            written = await self._sender.complete([part for part in self._parts if part.span.length], condition)
+            self.attributes = self._sender.attributes
+            return written
         body = [piece for part in self._parts for piece in part.body()]
         self._tools.counts.puts += 1
-        written = await self._tools.writer.put(self._key, body, condition, self._attributes)
+        written = await self._tools.writer.put(self._key, body, condition, attributes)
+        self.attributes = attributes
         self._tools.remember(written.id, body)
         return written
 

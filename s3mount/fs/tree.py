@@ -15,6 +15,7 @@ from s3mount.core.keys import SEPARATOR, child_key, name_from_kernel
 from s3mount.errors import NotADirectory
 from s3mount.fs.handles import HandleTable
 from s3mount.fs.kernel_view import KernelView
+from s3mount.fs.stored_attributes import StoredAttributes
 from s3mount.fs.versions import VersionCheck
 
 #: Seconds for which the kernel may use the attributes of a file that is being written: an upload sets its time.
@@ -28,7 +29,8 @@ class Tree:
     Attributes:
         kernel: what the kernel was told.
         owner: what entries show.
-        shown: what programs set instead.
+        stored: what their objects say instead.
+        shown: what programs set, and S3 does not have.
     """
 
     inodes: InodeTable
@@ -38,6 +40,7 @@ class Tree:
     kernel: KernelView
     owner: Ownership
     shown: ShownAttributes
+    stored: StoredAttributes
 
     def path_of(self, parent_ino: int, name: bytes) -> str:
         """The path of a name the kernel has: a key without a trailing slash.
@@ -64,7 +67,7 @@ class Tree:
                 attrs = attrs._replace(ttl_s=min(ttl_s, _WRITTEN_S))
         if inode.is_orphan:
             attrs = attrs._replace(nlink=0)
-        return self.shown.applied(inode, attrs)
+        return self.shown.applied(inode, self.stored.applied(inode, attrs))
 
     def known(self, path: str) -> Inode | None:
         """The inode the kernel has for a path, by what is known without asking."""

@@ -36,6 +36,7 @@ from s3mount.errors import ArchivedObject, IsADirectory, NameNotFound, StaleInod
 from s3mount.fs.directories import DirectoryLister
 from s3mount.fs.reader import FileReader
 from s3mount.fs.resolver import Resolver
+from s3mount.fs.stored_attributes import StoredAttributes
 from s3mount.fs.waits import ReaderWaits
 from s3mount.store.base import RangeReader
 
@@ -46,6 +47,7 @@ class VersionCheck:
     Args:
         lister: may be on its way to a directory; store: has the versions of objects.
         waits: is told what readers wait for.
+        stored: what the objects say of files; None for a mount that does not ask.
     """
 
     def __init__(
@@ -55,9 +57,11 @@ class VersionCheck:
         cache: MetadataCache,
         store: RangeReader,
         waits: ReaderWaits,
+        stored: StoredAttributes | None = None,
     ) -> None:
         self.resolver = resolver
         self.waits = waits
+        self.stored = stored or StoredAttributes(cache)
         self._lister = lister
         self._cache = cache
         self._store = store

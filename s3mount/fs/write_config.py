@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from s3mount.fs.object_headers import ObjectHeaders
+from s3mount.fs.stored_attributes import PosixConfig
 from s3mount.fs.write_policy import WritePolicy
 from s3mount.store.writing import WriteConfig
 
@@ -21,6 +22,7 @@ class WritingConfig:
         rename_dir_limit: objects of the largest directory that is renamed.
         appends: what is only appended is sent alone, by a bucket that can do that.
         aborts_uploads: those that dead daemons left are aborted at the start.
+        posix: modes, owners and times are kept in metadata, and these are read; None where they are not.
     """
 
     policy: WritePolicy
@@ -33,3 +35,4 @@ class WritingConfig:
     rename_dir_limit: int = 100_000
     appends: bool = False
     aborts_uploads: bool = False
+    posix: PosixConfig | None = None

@@ -82,6 +82,10 @@ class WritePolicy:
         if not (self._is_rw(key) or self.may_delete):
             raise NotAllowed(f"{key!r} is not removed: mount with --allow-delete or --rw")
 
+    def may_edit(self, key: str) -> bool:
+        """Whether `check_edit` lets it pass."""
+        return not self.is_read_only and self._is_rw(key)
+
     def check_edit(self, key: str, what: str) -> None:
         """Anything else.
 

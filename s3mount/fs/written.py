@@ -39,14 +39,18 @@ class WrittenInodes:
         self._tree.handles.pins += 1
         inode.unsaved = draft
         self._tree.cache.local.add_file(inode)
-        self.wrote(draft)
+        self._show(draft, inode)
+
+    def _show(self, draft: Draft, inode: Inode) -> None:
+        if inode.found is not None:
+            inode.found = inode.found._replace(size=draft.size, mtime_s=draft.mtime_s)
 
     def wrote(self, draft: Draft) -> None:
         """Its size or content changed."""
         inode = self._inodes[draft]
-        if inode.found is not None:
-            inode.found = inode.found._replace(size=draft.size, mtime_s=draft.mtime_s)
+        self._show(draft, inode)
         self._tree.shown.written(inode.key)
+        self._tree.stored.written(inode)
 
     def saved(self, draft: Watched) -> None:
         """See `DraftWatch.saved`."""

@@ -6,6 +6,7 @@ import pyfuse3
 
 from s3mount.cache.shown import Shown
 from s3mount.core.attrs import BLOCK_SIZE, FileAttrs
+from s3mount.core.posix import Posix
 from s3mount.units import KIB
 
 _NS = 1_000_000_000
@@ -21,7 +22,7 @@ def to_entry(attrs: FileAttrs) -> pyfuse3.EntryAttributes:
     entry.st_ino = pyfuse3.InodeT(attrs.ino)
     entry.generation = 0
     entry.entry_timeout = attrs.ttl_s if attrs.is_name_kept else 0.0
-    entry.attr_timeout = attrs.ttl_s
+    entry.attr_timeout = attrs.ttl_s if attrs.is_whole else 0.0
     entry.st_mode = pyfuse3.ModeT(attrs.mode)
     entry.st_nlink = attrs.nlink
     entry.st_uid = attrs.uid
@@ -42,6 +43,11 @@ def to_shown(attr: pyfuse3.EntryAttributes, fields: pyfuse3.SetattrFields) -> Sh
         gid=attr.st_gid if fields.update_gid else None,
         mtime_s=attr.st_mtime_ns // _NS if fields.update_mtime else None,
     )
+
+
+def made(mode: int, ctx: pyfuse3.RequestContext) -> Posix:
+    """What a program makes, and who it is."""
+    return Posix(stat.S_IMODE(mode), ctx.uid, ctx.gid)
 
 
 def statfs(name_max: int) -> pyfuse3.StatvfsData:

@@ -20,10 +20,12 @@ from s3mount.fs.file_writes import FileWrites
 from s3mount.fs.filesystem import S3FileSystem
 from s3mount.fs.namespace import Namespace
 from s3mount.fuse.boundary import Boundary
-from s3mount.fuse.convert import to_entry, to_shown
+from s3mount.fuse.convert import made, to_entry, to_shown
 from s3mount.fuse.operations import Operations
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_TRUNC | os.O_APPEND
+#: How mknod opens.
+_NEW = Opening(is_exclusive=True)
 
 
 class WritingOperations(Operations):
@@ -54,7 +56,7 @@ class WritingOperations(Operations):
         self, parent_inode: InodeT, name: FileNameT, mode: ModeT, flags: FlagT, ctx: RequestContext
     ) -> tuple[pyfuse3.FileInfo, pyfuse3.EntryAttributes]:
         with self._boundary.guard("create", parent_inode, zlib.crc32(name), pid=ctx.pid), self._boundary.deadline():
-            handle, attrs = await self._files.create(parent_inode, name, _opening(flags), mode, ctx.pid)
+            handle, attrs = await self._files.create(parent_inode, name, _opening(flags), made(mode, ctx), ctx.pid)
             return self._opened(handle, InodeT(attrs.ino), ctx, is_read=False), to_entry(attrs)
 
     async def mknod(
@@ -63,7 +65,7 @@ class WritingOperations(Operations):
         with self._boundary.guard("mknod", parent_inode, zlib.crc32(name), pid=ctx.pid), self._boundary.waiting():
             if not stat.S_ISREG(mode):
                 raise pyfuse3.FUSEError(errno.EPERM)
-            handle, attrs = await self._files.create(parent_inode, name, Opening(is_exclusive=True), mode, ctx.pid)
+            handle, attrs = await self._files.create(parent_inode, name, _NEW, made(mode, ctx), ctx.pid)
             await self._files.release(handle)
             return to_entry(attrs)
 

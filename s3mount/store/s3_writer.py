@@ -5,6 +5,7 @@ Bodies by the CRT cost less (`store.crt_writer`); here they are the last attempt
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from email.header import Header
 from typing import Any
 
 from s3mount.core.attrs import ObjectId, ObjectStat
@@ -168,7 +169,8 @@ class S3Writer:
         with mapped(self._bucket, key, "HeadObject"):
             answer = await self._client.head_object(Key=key, **self._arguments)
             headers = {name: answer[argument] for name, argument in SYSTEM_HEADERS.items() if answer.get(argument)}
-            return Description(stat_from_head(key, answer), Attributes(headers, answer.get("Metadata", {})))
+            metadata = {name: as_sent(value) for name, value in answer.get("Metadata", {}).items()}
+            return Description(stat_from_head(key, answer), Attributes(headers, metadata))
 
     async def delete(self, key: str) -> None:
         """See `Writer.delete`."""
@@ -217,6 +219,12 @@ class S3Writer:
                 yield
         except (ObjectChanged, ObjectNotFound) as error:
             raise as_refusal(error, condition) from error
+
+
+def as_sent(value: str) -> str:
+    """A value of metadata as a header may have it: S3 sends what is not ASCII as RFC 2047 says, some servers do not."""
+    is_plain = value.isascii() and value.isprintable()
+    return value.strip() if is_plain else Header(value, "utf-8").encode(maxlinelen=0)
 
 
 def quoted(etag: str) -> str:

@@ -13,6 +13,7 @@ from s3mount.core.attrs import FileAttrs, Ownership
 from s3mount.core.inodes import InodeTable
 from s3mount.core.ledger import Ledger
 from s3mount.core.policies import PathPolicies
+from s3mount.core.posix import Posix
 from s3mount.errors import NameNotFound, StaleInode
 from s3mount.fs.blocks import BlockStore
 from s3mount.fs.budget import ByteBudget
@@ -23,6 +24,7 @@ from s3mount.fs.misses import MissCounter
 from s3mount.fs.notifier import KernelNotifier, NoNotifier
 from s3mount.fs.probing import NameProbe
 from s3mount.fs.resolver import Resolver
+from s3mount.fs.stored_attributes import Describe, StoredAttributes
 from s3mount.fs.versions import VersionCheck
 from s3mount.fs.waits import ReaderWaits
 from s3mount.store.base import ObjectStore
@@ -30,6 +32,10 @@ from s3mount.units import MIB
 
 ROOT = 1
 OWNER = Ownership(uid=1000, gid=1000, directory_mtime_s=1_700_000_000)
+#: Seconds since the epoch, when files are written and asked for.
+NOW = 1_800_000_000.0
+#: By whom and how files are made.
+MADE = Posix(0o644, 1000, 1000)
 
 
 class Mounted:
@@ -120,6 +126,7 @@ async def file_system(
     disk: DiskCache | None = None,
     ledger: Ledger | None = None,
     policies: PathPolicies | None = None,
+    describe: Describe | None = None,
 ) -> AsyncIterator[Mounted]:
     """A file system on `store`; every invariant is checked, and every gauge is zero, when it ends.
 
@@ -127,6 +134,7 @@ async def file_system(
         disk: that runs.
         ledger: has what a file system before this one left, and notes for the next.
         policies: of some paths; `disk` has its own.
+        describe: as with --posix-metadata.
     """
     async with trio.open_nursery() as nursery:
         cache = MetadataCache(trio.current_time, metadata, policies)
@@ -136,12 +144,13 @@ async def file_system(
         content = ContentReader(store, disk)
         blocks = BlockStore(content, budget, nursery, part_size, waits, policies=policies)
         resolver = Resolver(NameProbe(store, lister), cache, MissCounter(lister, nursery))
+        stored = StoredAttributes(cache, describe, nursery=nursery, clock=lambda: NOW)
         filesystem = S3FileSystem(
             InodeTable(prefix, ledger),
             lister=lister,
             cache=cache,
             blocks=blocks,
-            versions=VersionCheck(resolver, lister, cache, store, waits),
+            versions=VersionCheck(resolver, lister, cache, store, waits, stored),
             notifier=NoNotifier() if notifier is None else notifier,
             owner=OWNER,
         )

@@ -24,17 +24,17 @@ from s3mount.fs.parts import StreamStatistics
 from s3mount.fs.repeated_names import RepeatedNames
 from s3mount.fs.spool import Spool
 from s3mount.fs.spooled import SpoolTools
+from s3mount.fs.stamps import PosixStamps
 from s3mount.fs.write_policy import WritePolicy
 from s3mount.fs.write_room import WriteRoom
 from s3mount.fs.written import WrittenInodes
 from s3mount.store.conditions import Conditions
 from s3mount.units import MIB
-from tests.fs.harness import ROOT, Mounted, file_system
+from tests.fs.harness import MADE, NOW, ROOT, Mounted, file_system
 from tests.fs.write_harness import PART, Inline, no_fault
 from tests.support.fake_store import FakeStore
 from tests.support.fake_writer import FakeWriter, FaultyWriter, Loss
 
-NOW = 1_800_000_000.0
 RW = WritePolicy(is_read_only=False, is_rw=True)
 #: What --rw makes of the times to live.
 FRESH = MetadataConfig(TimeToLive(1.0), TimeToLive(1.0))
@@ -98,7 +98,7 @@ class MountedNames:
     async def create(self, path: str, content: bytes = b"") -> int:
         """A handle on a new file with some content, not closed."""
         opening = Opening(is_truncating=True)
-        handle, _ = await self.files.create(*await self.at(path), opening, 0o644, 0)
+        handle, _ = await self.files.create(*await self.at(path), opening, MADE, 0)
         if content:
             await self.files.write(handle, 0, content)
         return handle
@@ -109,6 +109,12 @@ class MountedNames:
 
     async def write(self, path: str, content: bytes) -> None:
         await self.close(await self.create(path, content))
+
+    async def write_over(self, path: str, content: bytes) -> None:
+        """A file that is there gets new content."""
+        handle = await self.files.open((await self.mounted.walk(path)).ino, Opening(is_truncating=True), 0)
+        await self.files.write(handle, 0, content)
+        await self.close(handle)
 
     async def read(self, path: str) -> bytes:
         attrs = await self.mounted.walk(path)
@@ -166,21 +172,31 @@ async def namespace(
     metadata: MetadataConfig = FRESH,
     fault: Callable[[str, str, int], Loss | None] = no_fault,
     interrupted: Iterable[InterruptedCall] = (),
+    is_posix: bool = False,
 ) -> AsyncIterator[MountedNames]:
-    """A mount that may be written to; what was removed is gone in S3 when it ends."""
+    """A mount that may be written to; what was removed is gone in S3 when it ends.
+
+    Args:
+        is_posix: with --posix-metadata.
+    """
     faulty = FaultyWriter(FakeWriter(store) if writer is None else writer, fault)
     budget = ByteBudget(64 * MIB)
-    async with file_system(store, metadata=metadata) as mounted, trio.open_nursery() as nursery:
+    describe = faulty.describe if is_posix else None
+    async with (
+        file_system(store, metadata=metadata, describe=describe) as mounted,
+        trio.open_nursery() as nursery,
+    ):
         tree = mounted.fs.tree
         written = WrittenInodes(tree)
         streams = StreamTools(faulty, WriteRoom(budget), nursery, PART, StreamStatistics())
         spool = Spool(directory, Inline(), min_free_share=0.0)
-        tools = DraftTools(SpoolTools(spool, store.get_range, streams), lambda: NOW, watch=written)
+        stamps = PosixStamps(tree, faulty, lambda: NOW)
+        tools = DraftTools(SpoolTools(spool, store.get_range, streams), lambda: NOW, watch=written, stamps=stamps)
         drafts = Drafts(tools, nursery)
         config = config or NamespaceConfig(conditions=GOOD, clock=lambda: NOW)
         names = RepeatedNames(tree, drafts, policy, store, faulty, nursery, config)
         names.interrupted = InterruptedCalls(interrupted, trio.current_time)
-        files = FileWrites(tree, drafts, written, policy, ObjectHeaders(), names.removals.settle)
+        files = FileWrites(tree, drafts, written, policy, ObjectHeaders(), names.removals.settle, names.changes)
         tested = MountedNames(mounted, store, names, files, drafts)
         yield tested
         tested.check_invariants()

@@ -9,6 +9,7 @@ import trio
 from s3mount.cache.ages import MetadataConfig
 from s3mount.core.attrs import ObjectId
 from s3mount.core.ranges import ByteRange
+from s3mount.fs.attribute_changes import AttributeChanges
 from s3mount.fs.draft_content import DraftTools
 from s3mount.fs.drafts import Drafts, Opening
 from s3mount.fs.file_writes import FileWrites
@@ -23,7 +24,7 @@ from s3mount.fs.written import WrittenInodes
 from s3mount.store.patient_writer import PatientWriter
 from s3mount.store.retries import Retries
 from s3mount.store.writing import Writer
-from tests.fs.harness import ROOT, Mounted, file_system
+from tests.fs.harness import MADE, NOW, ROOT, Mounted, file_system
 from tests.fs.write_harness import PART, Inline, no_fault
 from tests.support.fake_store import FakeStore
 from tests.support.fake_writer import FakeWriter, FaultyWriter, Loss
@@ -58,7 +59,7 @@ class Writable:
 
     async def create(self, name: str, opening: Opening = W) -> tuple[int, int]:
         """(inode number, handle) of a new file in the root."""
-        handle, attrs = await self.files.create(ROOT, name.encode(), opening, 0o644, 0)
+        handle, attrs = await self.files.create(ROOT, name.encode(), opening, MADE, 0)
         return attrs.ino, handle
 
     async def open(self, path: str, opening: Opening = W) -> int:
@@ -111,9 +112,10 @@ async def writable(
         async def read_base(version: ObjectId, span: ByteRange) -> bytes:
             return await store.get_range(version, span)
 
-        tools = DraftTools(SpoolTools(spool, read_base, streams), lambda: 1_800_000_000.0, watch=written)
+        tools = DraftTools(SpoolTools(spool, read_base, streams), lambda: NOW, watch=written)
         drafts = Drafts(tools, nursery)
-        files = FileWrites(mounted.fs.tree, drafts, written, policy, ObjectHeaders(), nothing_removed)
+        changes = AttributeChanges(mounted.fs.tree, drafts, policy, nursery)
+        files = FileWrites(mounted.fs.tree, drafts, written, policy, ObjectHeaders(), nothing_removed, changes)
         yield Writable(mounted, files, drafts, store, writer)
         files.check_invariants()
         nursery.cancel_scope.cancel()

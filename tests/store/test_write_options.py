@@ -1,6 +1,7 @@
 """What objects are written with, by either client: checksums, storage class, encryption; and what a body costs."""
 
 import threading
+from email.header import decode_header, make_header
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import trio
 
 from s3mount.store.connect import connect
 from s3mount.store.crt_writer import CrtWriter
+from s3mount.store.s3_writer import as_sent
 from s3mount.store.transit import MIN_TRANSIT
 from s3mount.store.writing import NEW, WriteConfig
 from s3mount.units import MIB
@@ -35,6 +37,15 @@ async def write_both_ways(bucket: WriterBucket) -> None:
     parts = [await bucket.writer.upload_part(upload, 1, [make_content("1", PART)])]
     parts.append(await bucket.writer.upload_part(upload, 2, [b"tail"]))
     await bucket.writer.complete(upload, parts)
+
+
+@pytest.mark.parametrize("value", ["plain text", "", "Zürich", "\u65e5\u672c" * 40])
+def test_metadata_can_be_sent_again(value: str) -> None:
+    """Whatever a server says of metadata can be a header of the next version, and says the same."""
+    sent = as_sent(value)
+    assert sent.isascii()
+    assert sent.isprintable()
+    assert str(make_header(decode_header(sent))) == value
 
 
 @pytest.mark.server

@@ -162,6 +162,19 @@ async def test_attributes_come_back(bucket: WriterBucket) -> None:
         await bucket.writer.describe("absent")
 
 
+async def test_a_copy_onto_itself(bucket: WriterBucket) -> None:
+    """A copy of an object onto itself with other attributes keeps the content, and has these; a second one, too."""
+    stat = await stat_of(bucket, "a", b"content", Attributes({"content-type": "text/csv"}, {"mode": "1"}))
+    for mode in "2", "3":
+        written = await bucket.writer.copy(
+            stat, "a", ANYTHING, Attributes({"content-type": "text/csv"}, {"mode": mode})
+        )
+        found = await bucket.writer.describe("a")
+        stat = found.stat
+        assert (bucket.content("a"), stat.id) == (b"content", written.id)
+        assert (found.attributes.metadata["mode"], found.attributes.headers["content-type"]) == (mode, "text/csv")
+
+
 async def test_a_key_that_is_too_long_is_refused(bucket: WriterBucket) -> None:
     """1,025 bytes are one too many."""
     if not bucket.is_moto:  # which takes any

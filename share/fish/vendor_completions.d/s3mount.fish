@@ -102,6 +102,7 @@ complete -c s3mount -n _shtab_s3mount_using -l spool-dir -xka "(__fish_complete_
 complete -c s3mount -n _shtab_s3mount_using -l no-spool-streamed -d 'Keep nothing on disk of what is written in order; a patch far behind is EIO then.'
 complete -c s3mount -n _shtab_s3mount_using -l no-dir-markers -d 'Directories that are made have no object until a file is.'
 complete -c s3mount -n _shtab_s3mount_using -l rename-dir-limit -xka "(__fish_complete_path (commandline -ct))" -d 'Objects of the largest directory that may be renamed.'
+complete -c s3mount -n _shtab_s3mount_using -l posix-metadata -d 'Keep mode, owner and time of files in their objects'"'"' metadata, and show what is there.'
 complete -c s3mount -n _shtab_s3mount_using -l abort-uploads -d 'Abort at start what daemons of this host that died left of multipart uploads.'
 complete -c s3mount -n _shtab_s3mount_using -l part-size -xka "(__fish_complete_path (commandline -ct))" -d 'Size of the largest GET. [default: 8 MiB]'
 complete -c s3mount -n _shtab_s3mount_using -l maximum-throughput-gbps -xka "(__fish_complete_path (commandline -ct))" -d 'What the network can do; more connections are opened above 51.'
