@@ -166,7 +166,7 @@ def writing(mount: MountConfig, shared: Shared) -> Writing:
     """Put it together."""
     config = mount.writing
     policy = replace(config.policy, paths=shared.policies)
-    spool = Spool(config.spool, CallThreads(_SPOOL_THREADS, "spool"))
+    spool = Spool(config.spool, CallThreads(_SPOOL_THREADS, "spool"), prefix=mount.s3.location.prefix)
     records = UploadRecords(spool, time.time)
     guarded, writer = _writer(mount, shared, records)
     room = WriteRoom(shared.budget)

@@ -5,7 +5,8 @@
     DIR/NAME.new    a journal being written
 
 Who uses a file holds a flock(2) on it, so several mounts share a directory, and what a dead one left is seen at once.
-`recover` takes over what has a journal, and removes the rest: nobody was told that it is safe.
+`recover` takes over what has a journal, and removes the rest: nobody was told that it is safe.  Mounts of one bucket
+share it: what another prefix's left is that one's, whose credentials and options may differ.
 
 A share of the disk stays free, as the cache leaves it.  A cancelled call goes on until the disk answers: what
 comes after it must not overtake it.
@@ -51,10 +52,12 @@ class Spool:
 
     Args:
         min_free_share: of the file system, that spooled files leave free.
+        prefix: of the mount; objects with other keys are not recovered.
     """
 
-    def __init__(self, directory: Path, threads: Threads, min_free_share: float = 0.05) -> None:
+    def __init__(self, directory: Path, threads: Threads, min_free_share: float = 0.05, prefix: str = "") -> None:
         self.directory = directory
+        self._prefix = prefix
         self._threads = threads
         self._min_free_share = min_free_share
         self.n_files = 0
@@ -89,6 +92,9 @@ class Spool:
         found = []
         for path in sorted(self.directory.glob("*.data"), key=_age):
             with contextlib.suppress(FileNotFoundError, BlockingIOError):
+                record = self._record(path.stem)
+                if record is not None and not record.key.startswith(self._prefix):
+                    continue  # nor is it locked for a moment: its own mount may be looking for it
                 fd = self._open(path.stem)
                 record = self._record(path.stem)
                 if record is not None:
