@@ -15,7 +15,7 @@ from s3mount.core.policies import PathPolicies
 from s3mount.daemon.allocator import HeapLimit, trim
 from s3mount.daemon.keeper import Keeper
 from s3mount.daemon.pressure import MemoryWatch
-from s3mount.daemon.writing import Shared, Writing, writing
+from s3mount.daemon.writing import Shared, Writing, spool_threads, writing
 from s3mount.fs.blocks import BlockStore
 from s3mount.fs.budget import ByteBudget
 from s3mount.fs.content import ContentReader
@@ -114,6 +114,7 @@ async def components(config: MountConfig, keeper: Keeper) -> AsyncIterator[Compo
         connect(config.s3, config.crt, keeper.region) as connection,
         _turn(keeper),
         AsyncExitStack() if disk is None else disk.running(),
+        spool_threads() as threads,
         trio.open_nursery() as nursery,
     ):
         guarded, store = _store(connection, config, nursery)
@@ -142,7 +143,7 @@ async def components(config: MountConfig, keeper: Keeper) -> AsyncIterator[Compo
         callers = Callers(filesystem.key_of)
         boundary = Boundary(config.patience.total_s + _NAMING_S, keeper.marks, callers)
         interrupted = keeper.marks.interrupted()
-        shared = Shared(connection, store, budget, nursery, filesystem.tree, disk, policies, interrupted)
+        shared = Shared(connection, store, budget, nursery, filesystem.tree, disk, policies, interrupted, threads)
         writes = await _writing(config, shared)
         operations = _operations(filesystem, boundary, writes)
         quarantine = Quarantine(operations, keeper.marks, filesystem)

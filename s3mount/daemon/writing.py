@@ -6,7 +6,8 @@ program wrote before it was killed.  Both are bounded, and the log says what is 
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -139,6 +140,17 @@ class Shared:
     disk: DiskCache | None
     policies: PathPolicies
     interrupted: Sequence[InterruptedCall]
+    spool_threads: CallThreads
+
+
+@asynccontextmanager
+async def spool_threads() -> AsyncIterator[CallThreads]:
+    """Where the spool's disk is waited for; they end with the block, which no task that writes may outlive."""
+    threads = CallThreads(_SPOOL_THREADS, "spool")
+    try:
+        yield threads
+    finally:
+        threads.close()
 
 
 def _remember_on(disk: DiskCache | None) -> Callable[[ObjectId, Body], None]:
@@ -166,7 +178,7 @@ def writing(mount: MountConfig, shared: Shared) -> Writing:
     """Put it together."""
     config = mount.writing
     policy = replace(config.policy, paths=shared.policies)
-    spool = Spool(config.spool, CallThreads(_SPOOL_THREADS, "spool"), prefix=mount.s3.location.prefix)
+    spool = Spool(config.spool, shared.spool_threads, prefix=mount.s3.location.prefix)
     records = UploadRecords(spool, time.time)
     guarded, writer = _writer(mount, shared, records)
     room = WriteRoom(shared.budget)
