@@ -198,6 +198,7 @@ def writing(mount: MountConfig, shared: Shared) -> Writing:
         policy,
         shared.store,
         writer,
+        room,
         shared.nursery,
         NamespaceConfig(config.has_markers, config.rename_dir_limit),
     )
