@@ -22,13 +22,14 @@ from s3mount.daemon import mountpoint, stacks
 from s3mount.daemon.allocator import keep_memory
 from s3mount.daemon.commands import Commands, pass_over_at_the_end, signals_heeded
 from s3mount.daemon.desk import desk_of
+from s3mount.daemon.exits import ExitCode
 from s3mount.daemon.keeper import Keeper
 from s3mount.daemon.metering import meter_of
 from s3mount.daemon.status import tell_status
 from s3mount.daemon.telemetry import Telemetry
 from s3mount.daemon.verbs import verbs_of
 from s3mount.daemon.wiring import Components, components
-from s3mount.daemon.writing import FINISH_S
+from s3mount.daemon.writing import FINISH_S, Writing
 from s3mount.errors import MountNotAnswering, sole_cause
 from s3mount.fuse import device, kernel, session
 from s3mount.fuse.mountinfo import FILE_SYSTEM_TYPE, mounted_on
@@ -56,8 +57,8 @@ class Readiness(Protocol):
         ...
 
 
-def run(config: MountConfig, readiness: Readiness, keeper: Keeper, own_log: Log) -> None:
-    """Serve one mount until it is unmounted or a signal asks to stop.
+def run(config: MountConfig, readiness: Readiness, keeper: Keeper, own_log: Log) -> ExitCode:
+    """Serve one mount until it is unmounted or a signal asks to stop; returns OK or NOT_SAVED.
 
     Args:
         own_log: of this process.
@@ -69,12 +70,13 @@ def run(config: MountConfig, readiness: Readiness, keeper: Keeper, own_log: Log)
         mountpoint.check(config.fuse)
     keep_memory(config.read.budget_bytes)
     try:
-        trio.run(_run, config, readiness, keeper, own_log)
+        writing = trio.run(_run, config, readiness, keeper, own_log)
     except BaseExceptionGroup as group:
         raise sole_cause(group) from group
+    return ExitCode.OK if writing is None or writing.is_saved else ExitCode.NOT_SAVED
 
 
-async def _run(config: MountConfig, readiness: Readiness, keeper: Keeper, own_log: Log) -> None:
+async def _run(config: MountConfig, readiness: Readiness, keeper: Keeper, own_log: Log) -> Writing | None:
     async with components(config, keeper) as parts:
         if keeper.region is None:
             gc.collect()
@@ -111,6 +113,7 @@ async def _run(config: MountConfig, readiness: Readiness, keeper: Keeper, own_lo
                 keeper.stopping(_patience_s(parts))
             parts.notifier.close()
         _log_summary(parts, "handed over" if was_handed_over else "unmounted")
+    return parts.writing
 
 
 async def _announce(config: MountConfig, readiness: Readiness, keeper: Keeper, parts: Components) -> None:

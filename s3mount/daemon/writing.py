@@ -5,6 +5,7 @@ program wrote before it was killed.  Both are bounded, and the log says what is 
 """
 
 import logging
+import math
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -52,6 +53,7 @@ _SPOOL_THREADS = 4
 #: Seconds that programs get to close what they write when the mount ends, and then uploads to end.
 _CLOSE_S = 20.0
 _SAVE_S = 60.0
+_SAVE_AGAIN_S = 1.0
 #: What `finish` may take.
 FINISH_S = _CLOSE_S + _SAVE_S
 _SAID_EVERY_S = 5.0
@@ -64,6 +66,7 @@ class Writing:
 
     Attributes:
         attempts: its requests.
+        is_saved: S3 had everything when the last `save` ended.
         statistics: what counts, by a name for the log.
     """
 
@@ -84,6 +87,9 @@ class Writing:
         self._records = records
         self.left = left
         self.statistics = statistics
+        self.is_saved = True
+        self._was_refused = False
+        self._save_until = math.inf
 
     @property
     def unsaved(self) -> list[str]:
@@ -102,20 +108,28 @@ class Writing:
             log.info("waiting for files that are being written: %s", _some(keys))
             with trio.move_on_after(_SAID_EVERY_S):
                 await self._drafts.has_ended.wait()
+        self._save_until = trio.current_time() + _SAVE_S
         await self.save()
 
     async def save(self) -> None:
-        """Save what is not in S3 as it is."""
-        with trio.move_on_after(_SAVE_S) as limit:
-            try:
-                await self.names.sync()
-            except StoreError as error:
-                log.warning("not all that was removed is gone in S3: %s", error)
+        """Save what is not in S3 as it is; after `finish` there is little time left for it."""
+        limit_s = min(_SAVE_S, max(_SAVE_AGAIN_S, self._save_until - trio.current_time()))
+        self.is_saved = False
+        with trio.move_on_after(limit_s) as limit:
+            await self._remove()
             failed = await self._drafts.finish()
             if failed:
                 log.error("not in S3: %s", _some(failed))
+            self.is_saved = not failed and not self._was_refused
         if limit.cancelled_caught:
-            log.error("uploads did not end within %g s: %s", _SAVE_S, _some(self.unsaved))
+            log.error("uploads did not end within %g s: %s", limit_s, _some(self.unsaved))
+
+    async def _remove(self) -> None:
+        try:
+            await self.names.sync()
+        except StoreError as error:  # said once, by whatever settles first
+            log.warning("not all that was removed is gone in S3: %s", error)
+            self._was_refused = True
 
     async def close(self) -> None:
         """Let go of everything; uploads that go on are aborted."""

@@ -21,7 +21,7 @@ from s3mount.mounter.channel import Hello, Message
 from s3mount.mounter.crew import Crew
 from s3mount.mounter.keeping import KEPT
 from s3mount.mounter.lending import LentDevice
-from s3mount.mounter.offspring import Offspring
+from s3mount.mounter.offspring import Offspring, end_of
 from s3mount.mounter.renewal import Renewal
 from s3mount.mounter.sdnotify import ServiceManager
 from s3mount.mounter.signals import HANDED_ON, Signals, Terminal
@@ -234,7 +234,7 @@ class Mounter:
         if self._device is None or self._crew.facts is None:
             self._code = code
         elif code == 0 or self._is_stopping or not self._device.is_mounted():
-            self._code = max(code, 0) if daemon.serving_since is not None else 0
+            self._code = end_of(daemon, code, is_read_only=self._hello.is_read_only)
         else:
             self._silent_at = self._clock()
             self._crew.bury(code)

@@ -12,7 +12,7 @@ from s3mount.logs import Log
 from s3mount.mounter.channel import Channel, Hello
 from s3mount.mounter.crew import Crew
 from s3mount.mounter.mounter import Mounter
-from s3mount.mounter.offspring import Offspring
+from s3mount.mounter.offspring import Offspring, end_of
 from s3mount.mounter.renewal import Renewal
 from s3mount.mounter.sdnotify import ServiceManager
 
@@ -147,3 +147,13 @@ def test_a_stop_waits_for_uploads(bench: Bench) -> None:
     assert mounter._kill_at == bench.now + 95.0
     with mounter._signals:  # closes them
         pass
+
+
+@pytest.mark.parametrize(
+    ("serving_since", "code", "told"), [(1.0, 0, 0), (1.0, 9, 9), (1.0, 1, 1), (1.0, -signal.SIGKILL, 9), (None, 1, 0)]
+)
+def test_the_end_of_a_stop(bench: Bench, serving_since: float | None, code: int, told: int) -> None:
+    """A mount that was to end ends as the daemon that served it; when that was killed first the exit code tells."""
+    bench.daemon.serving_since = serving_since
+    assert end_of(bench.daemon, code, is_read_only=False) == told
+    assert end_of(bench.daemon, code, is_read_only=True) == max(0, code if told else 0)
