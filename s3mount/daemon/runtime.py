@@ -106,7 +106,7 @@ async def _run(config: MountConfig, readiness: Readiness, keeper: Keeper, own_lo
                     await session.serve()
                 desk.close()
                 meter.close()
-                was_handed_over = await keeper.hand_over()
+                was_handed_over = await keeper.hand_over(parts.settle)
                 await desk.finish()
                 nursery.cancel_scope.cancel()
             if not was_handed_over:  # else the service goes on

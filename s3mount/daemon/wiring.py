@@ -68,6 +68,12 @@ class Components:
     waits: ReaderWaits
     patient: PatientStore
 
+    async def settle(self) -> None:
+        """Another daemon serves this mount from now on."""
+        if self.writing is not None:
+            await self.writing.hand_over()
+        await trio.lowlevel.checkpoint()
+
     def obstacle(self) -> str:
         """See `Obstacle`."""
         return "" if self.writing is None else self.writing.obstacle()

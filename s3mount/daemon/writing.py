@@ -24,6 +24,7 @@ from s3mount.fs.budget import ByteBudget
 from s3mount.fs.draft_content import DraftTools
 from s3mount.fs.drafts import Drafts
 from s3mount.fs.file_writes import FileWrites
+from s3mount.fs.handles import HandleTable
 from s3mount.fs.interrupted import InterruptedCall, InterruptedCalls
 from s3mount.fs.left_uploads import LeftUploads
 from s3mount.fs.namespace import Namespace, NamespaceConfig
@@ -54,6 +55,8 @@ _SPOOL_THREADS = 4
 _CLOSE_S = 20.0
 _SAVE_S = 60.0
 _SAVE_AGAIN_S = 1.0
+#: Seconds for uploads before another daemon serves, while nobody does.
+_HAND_OVER_S = 5.0
 #: What `finish` may take.
 FINISH_S = _CLOSE_S + _SAVE_S
 _SAID_EVERY_S = 5.0
@@ -78,6 +81,7 @@ class Writing:
         attempts: Attempts,
         records: UploadRecords,
         left: LeftUploads,
+        handles: HandleTable,
         statistics: dict[str, Callable[[], object]],
     ) -> None:
         self.files = files
@@ -86,6 +90,7 @@ class Writing:
         self.attempts = attempts
         self._records = records
         self.left = left
+        self._handles = handles
         self.statistics = statistics
         self.is_saved = True
         self._was_refused = False
@@ -98,8 +103,11 @@ class Writing:
 
     def obstacle(self) -> str:
         """Why no other daemon may take over now: it would not have the files that are open to be written."""
-        keys = [draft.key for draft in self._drafts.below("") if draft.users]
-        return f"programs have files open to write them, close them first: {_some(keys)}" if keys else ""
+        drafts = self._drafts.below("")
+        keys = [each.key for each in drafts if each.users or (each.is_unsaved and not each.is_acknowledged)]
+        if keys:
+            return f"programs have files open to write them, close them first: {_some(keys)}"
+        return "programs are opening files to write them; try again" if self._handles.n_opening else ""
 
     async def finish(self) -> None:
         """Wait for who writes, and save what is not in S3."""
@@ -130,6 +138,14 @@ class Writing:
         except StoreError as error:  # said once, by whatever settles first
             log.warning("not all that was removed is gone in S3: %s", error)
             self._was_refused = True
+
+    async def hand_over(self) -> None:
+        """Another daemon goes on.  What is not uploaded soon it finds in the spool; a removal that came late could
+        remove what was made under the name meanwhile, so that is waited for."""
+        await self._remove()
+        with trio.move_on_after(_HAND_OVER_S):
+            await self._drafts.finish()
+        await self._drafts.close()
 
     async def close(self) -> None:
         """Let go of everything; uploads that go on are aborted."""
@@ -229,4 +245,4 @@ def writing(mount: MountConfig, shared: Shared) -> Writing:
         "local names": shared.tree.cache.local.statistics,
     }
     shared.nursery.start_soon(partial(left.at_start, is_aborting=config.aborts_uploads))
-    return Writing(files, names, drafts, guarded.attempts, records, left, statistics)
+    return Writing(files, names, drafts, guarded.attempts, records, left, shared.tree.handles, statistics)

@@ -62,7 +62,8 @@ class FileWrites:
         path = self._tree.path_of(parent_ino, name)
         self._policy.check_create(path)
         check_fits(path)
-        await self._settle(path)
+        with self._tree.handles.opening():
+            await self._settle(path)
         record = self._tree.cache.get(path)
         if isinstance(record, Record):
             if opening.is_exclusive:
@@ -100,7 +101,8 @@ class FileWrites:
             self._policy.check_overwrite(inode.key, is_whole=opening.is_truncating)
             if inode.is_orphan:
                 raise StaleInode(f"{inode.key!r} was removed")
-            await self._tree.versions.waits.of_names(self._tree.versions.check(inode))
+            with self._tree.handles.opening():
+                await self._tree.versions.waits.of_names(self._tree.versions.check(inode))
         opener = process_of(thread_id)
         draft = await self._drafts.open(inode.key, inode.found, opening, self._headers.of(inode.key))
         return self._handle(inode, draft, opening, opener)

@@ -108,7 +108,7 @@ def test_nobody_stands_by_while_memory_is_short(bench: Bench) -> None:
 def test_only_one_that_serves_is_drained(bench: Bench) -> None:
     """A daemon that was called and does not serve yet is not told to drain, which it could not do, until it serves."""
     renewal = Renewal(bench.crew, ServiceManager(None))
-    renewal.begin(can_take_over=True)
+    renewal.heed("restart", can_take_over=True)
     assert bench.crew.standby is not None
     bench.crew.standby.is_prepared = True
     renewal.go_on()
@@ -123,7 +123,7 @@ def test_only_one_that_serves_is_drained(bench: Bench) -> None:
 def test_a_newcomer_that_is_called_before_it_is_asked_for(bench: Bench) -> None:
     """When the daemon dies while a new one prepares itself the new one takes over, and is not drained itself."""
     renewal = Renewal(bench.crew, ServiceManager(None))
-    renewal.begin(can_take_over=True)
+    renewal.heed("restart", can_take_over=True)
     newcomer = bench.crew.standby
     bench.process.kill()
     bench.crew.bury(-9)
