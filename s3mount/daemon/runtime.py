@@ -20,7 +20,7 @@ import trio
 from s3mount.config import MountConfig
 from s3mount.daemon import mountpoint, stacks
 from s3mount.daemon.allocator import keep_memory
-from s3mount.daemon.commands import Commands, pass_over_at_the_end, signals_heeded
+from s3mount.daemon.commands import Commands, ignore_from_now_on, pass_over_at_the_end, signals_heeded
 from s3mount.daemon.desk import desk_of
 from s3mount.daemon.exits import ExitCode
 from s3mount.daemon.keeper import Keeper
@@ -73,6 +73,8 @@ def run(config: MountConfig, readiness: Readiness, keeper: Keeper, own_log: Log)
         writing = trio.run(_run, config, readiness, keeper, own_log)
     except BaseExceptionGroup as group:
         raise sole_cause(group) from group
+    finally:
+        ignore_from_now_on()
     return ExitCode.OK if writing is None or writing.is_saved else ExitCode.NOT_SAVED
 
 
