@@ -218,7 +218,7 @@ class FileWrites:
             As `Drafts.flush`.
         """
         file = self._tree.handles.peek(handle)
-        if isinstance(file, WriteHandle) and not file.is_held_by_opener:
+        if isinstance(file, WriteHandle) and not await file.is_held_by_opener():
             await self._drafts.flush(file.draft)
 
     async def fsync(self, handle: int) -> None:
