@@ -156,7 +156,8 @@ def _by_libfuse(operations: Operations, config: FuseConfig) -> Iterator[None]:
 
 def _init(operations: Operations, where: str, config: FuseConfig) -> None:
     try:
-        pyfuse3.init(operations, where, config.options)
+        # pyfuse3 takes ASCII only; where this program mounts the kernel has the source already, whatever it is.
+        pyfuse3.init(operations, where, {each for each in config.options if each.isascii()})
     except RuntimeError as error:
         raise FuseUnavailable(
             f"{config.mount_point} could not be mounted; the line of fusermount3 or the kernel above says why"
