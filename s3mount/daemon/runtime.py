@@ -34,6 +34,7 @@ from s3mount.errors import MountNotAnswering, sole_cause
 from s3mount.fuse import device, kernel, session
 from s3mount.fuse.mountinfo import FILE_SYSTEM_TYPE, mounted_on
 from s3mount.logs import Log
+from s3mount.units import counted
 
 log = logging.getLogger(__name__)
 
@@ -189,7 +190,7 @@ def _log_summary(parts: Components, end: str) -> None:
             log.info("disk cache %s: %s", directory, counts)
     requests = parts.store.statistics()
     log.info(
-        "%s after %d requests (%d LIST, %d HEAD, %d GET) and %d bytes read; answers: %s",
-        end, requests.requests, requests.lists, requests.heads, requests.gets, requests.bytes_read,
-        parts.boundary.statistics(),
+        "%s after %s (%d LIST, %d HEAD, %d GET) and %s read; answers: %s",
+        end, counted(requests.requests, "request"), requests.lists, requests.heads, requests.gets,
+        counted(requests.bytes_read, "byte"), parts.boundary.statistics(),
     )  # fmt: skip

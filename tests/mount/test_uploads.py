@@ -64,14 +64,14 @@ def test_uploads_that_a_crash_left(weed: Server, work: Path) -> None:
     leave_upload(weed, bucket, work, "d/model.bin")
     theirs = weed.client.create_multipart_upload(Bucket=bucket, Key="d/model.bin")["UploadId"]
     with mounted(bucket, work, "--rw", url=weed.url) as mount:
-        wait_until(lambda: "1 uploads are left of daemons that died" in mount.log, 30, "the log")
+        wait_until(lambda: "1 upload left of daemons that died" in mount.log, 30, "the log")
         with writing(mount.path / "own"):
             wait_until(lambda: "own" in uploads_of(weed, bucket), 30, "the first part")
             shown = run_ctl("uploads", mount.path)
             assert (shown.returncode, shown.stderr) == (0, "")
             first, last = shown.stdout.splitlines()
             assert first.startswith("d/model.bin  ")
-            assert last == "1 uploads were left, 0 aborted"
+            assert last == "1 upload left, 0 aborted"
             assert uploads_of(weed, bucket) == ["d/model.bin", "d/model.bin", "own"]
             ended = run_ctl("uploads", mount.path / "d", "--abort", "--json")
             assert ended.returncode == 0
@@ -85,7 +85,7 @@ def test_uploads_that_a_crash_left(weed: Server, work: Path) -> None:
         weed.client.abort_multipart_upload(Bucket=bucket, Key="d/model.bin", UploadId=theirs)
         assert uploads_of(weed, bucket) == []
         again = run_ctl("uploads", mount.path, "--abort")
-        assert again.stdout == "0 uploads were left, 0 aborted\n"
+        assert again.stdout == "0 uploads left, 0 aborted\n"
         assert mount.stop() == 0
     assert not list(work.rglob("*.uploads"))
 
@@ -96,7 +96,7 @@ def test_uploads_are_aborted_at_start(weed: Server, work: Path) -> None:
     leave_upload(weed, bucket, work, "model.bin")
     assert uploads_of(weed, bucket) == ["model.bin"]
     with mounted(bucket, work, "--rw", "--abort-uploads", url=weed.url) as mount:
-        wait_until(lambda: "aborted 1 uploads that dead daemons left" in mount.log, 30, "the log")
+        wait_until(lambda: "aborted 1 upload that dead daemons left" in mount.log, 30, "the log")
         assert uploads_of(weed, bucket) == []
         assert mount.warnings() == []
 
