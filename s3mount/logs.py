@@ -25,6 +25,7 @@ from s3mount.errors import BadOption
 from s3mount.journal import JournalHandler, is_journal
 from s3mount.log_limits import LeftOut, LogLimit
 from s3mount.log_lines import JsonLines, TextLines, facts_of
+from s3mount.units import counted
 
 log = logging.getLogger(__name__)
 
@@ -135,8 +136,8 @@ class _Collector(logging.handlers.QueueHandler):
             return
         if self._dropped:
             dropped, self._dropped = self._dropped, 0
-            words = "%d lines were dropped: whatever takes the log away is slower than they came"
-            self.records.put_nowait(self.prepare(_record(__name__, logging.WARNING, words, dropped)))
+            words = "%s dropped: whatever takes the log away is slower than they came"
+            self.records.put_nowait(self.prepare(_record(__name__, logging.WARNING, words, counted(dropped, "line"))))
         self.records.put_nowait(record)
 
 

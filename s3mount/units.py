@@ -1,4 +1,4 @@
-"""Sizes and durations: the only place where text becomes bytes or seconds.
+"""Sizes, durations and counts: the only place where text becomes bytes or seconds.
 
 INVARIANT: sizes are ints in bytes, durations are floats in seconds, everywhere inside.
 """
@@ -48,3 +48,8 @@ def format_size(n_bytes: int) -> str:
         if n_bytes >= factor:
             return f"{n_bytes / factor:.1f}".removesuffix(".0") + f" {name}"
     return f"{n_bytes} B"
+
+
+def counted(number: int, noun: str) -> str:
+    """ "1 upload", "2 uploads": a number with its noun, whose plural ends in s."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

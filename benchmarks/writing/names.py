@@ -3,12 +3,14 @@
 import shutil
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from benchmarks.distance import Copies
 from benchmarks.reading.ground import Ground
 from benchmarks.writing.mounts import s3mount
 from benchmarks.writing.requests import count
 from s3mount.units import GIB, KIB, MIB
+from tests.support.servers import make_client
 
 #: S3 copies that fast for one request (measured by others between 100 and 300 MB/s).
 _COPIED_PER_S = 200e6
@@ -56,6 +58,20 @@ def _directory(ground: Ground) -> None:
             asked = count(ground.lines(link)[before:])
             row.note(copies=asked.copies, deletes=asked.deletes, content_kib=asked.content_bytes / KIB)
     row.at_most("seconds", 2)
+    raw = ground.row("rename", what, "its copies by boto3, 32 threads")
+    for repeat in range(ground.repeats):
+        raw.note(seconds=_timed(lambda repeat=repeat: _copy(ground, link.url, f"names/d{repeat}.moved", n)))  # type: ignore[misc]
+
+
+def _copy(ground: Ground, url: str, directory: str, n: int) -> None:
+    client = make_client(url)
+
+    def copy(number: int) -> None:
+        source = {"Bucket": ground.bucket, "Key": f"{directory}/{number:05d}"}
+        client.copy_object(Bucket=ground.bucket, Key=f"{directory}.raw/{number:05d}", CopySource=source)
+
+    with ThreadPoolExecutor(32) as threads:
+        list(threads.map(copy, range(n)))
 
 
 def remove(ground: Ground) -> None:

@@ -25,7 +25,7 @@ from s3mount.cache.writing import MAX_QUEUED, BlockWriter
 from s3mount.core.blockfile import HEADER_BYTES
 from s3mount.core.epochs import EvictionPolicy
 from s3mount.core.lru import BlockIndex, KnownBlock
-from s3mount.units import MIB, format_size
+from s3mount.units import MIB, counted, format_size
 
 #: Descriptors of this process: sockets to S3 need up to 1,024 more.
 _OPEN_BLOCKS = 512
@@ -75,7 +75,8 @@ class VolumeStatistics:
             name: getattr(self, name) for name in ("written", "evicted", "dropped", "refused", "bypassed", "corrupt")
         }
         told = ", ".join(f"{count} {name}" for name, count in (counts | self.errors).items())
-        return f"{self.blocks} blocks, {format_size(self.n_bytes)}; {self.hits} hits, {self.misses} misses; {told}"
+        size = f"{counted(self.blocks, 'block')}, {format_size(self.n_bytes)}"
+        return f"{size}; {counted(self.hits, 'hit')}, {self.misses} missed; {told}"
 
 
 class Volume:

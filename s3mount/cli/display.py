@@ -15,7 +15,7 @@ import click
 
 from s3mount.cli.tables import format_age, warm_line
 from s3mount.errors import printable
-from s3mount.units import format_size
+from s3mount.units import counted, format_size
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -127,7 +127,7 @@ def progress_text(verb: str, event: Event) -> str:
     if verb == "warm" and "files" in event:
         return warm_line(event) + _pace(event)
     if verb == "verify" and "blocks" in event:
-        return f"{event['blocks']} of {event['all_blocks']} blocks, {format_size(event['n_bytes'])}"
+        return f"{event['blocks']} of {counted(event['all_blocks'], 'block')}, {format_size(event['n_bytes'])}"
     return ""
 
 

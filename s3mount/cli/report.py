@@ -9,7 +9,7 @@ from typing import Any
 
 from s3mount.cli.tables import format_age
 from s3mount.core.latency import quantile
-from s3mount.units import format_size
+from s3mount.units import counted, format_size
 
 Facts = Mapping[str, Any]
 
@@ -122,20 +122,21 @@ def _caches(change: Facts) -> Iterator[str]:
         if facts and facts["hits"] + facts["misses"]:
             rates.append(f"{name} {facts['hits'] / (facts['hits'] + facts['misses']):.1%}")
     opens, without = change["opens"], change["opens_without_reads"]
-    page_cache = f"; {without} of {opens} opens needed no read (the kernel has the pages)" if opens else ""
+    page_cache = f"; {without} of {counted(opens, 'open')} needed no read (the kernel has the pages)" if opens else ""
     yield f"hits       {', '.join(rates) or 'nothing was asked'}{page_cache}"
 
 
 def _memory(now: Facts) -> Iterator[str]:
     memory, ahead, budget = now["memory"], now["prefetch"], now["memory"]["budget"]
     yield (
-        f"memory     {format_size(budget['used'])} of {format_size(budget['limit'])} held, {budget['waiting']} readers "
-        f"wait for room; {format_size(memory['resident_bytes'])} resident, target {format_size(memory['target_bytes'])}"
+        f"memory     {format_size(budget['used'])} of {format_size(budget['limit'])} held, "
+        f"{counted(budget['waiting'], 'reader')} waiting for room; {format_size(memory['resident_bytes'])} resident, "
+        f"target {format_size(memory['target_bytes'])}"
     )
     yield (
-        f"read ahead {format_size(ahead['window_bytes'])} for {ahead['windows']} readers, "
-        f"{format_size(ahead['widest_window_bytes'])} for one at most; {ahead['fetches_in_flight']} fetches under way; "
-        f"{format_size(ahead['unread_bytes_total'])} never read"
+        f"read ahead {format_size(ahead['window_bytes'])} for {counted(ahead['windows'], 'reader')}, "
+        f"{format_size(ahead['widest_window_bytes'])} for one at most; "
+        f"{ahead['fetches_in_flight']} being fetched; {format_size(ahead['unread_bytes_total'])} never read"
     )
 
 

@@ -72,6 +72,7 @@ def _introduce(channel: Channel, config: MountConfig, command: Command) -> list[
         is_log_off=config.log.is_off,
         hang_timeout_s=config.hang_timeout_s,
         is_log_json=config.log.is_json,
+        is_read_only=config.writing.policy.is_read_only,
     )
     kept = command.kept
     if kept is None:
@@ -90,7 +91,7 @@ def _serve(
     try:
         with logging_to(config.log, is_foreground=is_foreground, pid=log_pid) as log_sink:
             try:
-                runtime.run(config, parent, keeper, log_sink)
+                return runtime.run(config, parent, keeper, log_sink)
             except S3MountError as error:
                 log.log(logging.ERROR, "%s", exits.line_for(error))
                 raise
@@ -103,7 +104,6 @@ def _serve(
         elif config.log.is_off or config.log.directory is not None:
             click.echo(f"s3mount: {outcome.message}", err=True)  # the log went elsewhere
         return outcome.code
-    return exits.ExitCode.OK
 
 
 def fail(error: S3MountError) -> int:

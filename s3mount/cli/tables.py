@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from s3mount.units import format_size
+from s3mount.units import counted, format_size
 
 
 def result_line(verb: str, facts: dict[str, Any]) -> str:
@@ -13,12 +13,12 @@ def result_line(verb: str, facts: dict[str, Any]) -> str:
     if verb == "evict" and "bytes" in facts:
         return f"{format_size(facts['bytes'])} removed"
     if verb == "evict":
-        return f"{facts['blocks']} blocks of {facts['files']} files removed{_failures(facts)}"
+        return f"{counted(facts['blocks'], 'block')} of {counted(facts['files'], 'file')} removed{_failures(facts)}"
     if verb == "verify":
-        sizes = f"{facts['right']} blocks are right, {facts['wrong']} were wrong and are removed"
+        sizes = f"{counted(facts['right'], 'block')} right, {facts['wrong']} wrong and removed"
         return f"{sizes}, {facts['unread']} could not be read ({format_size(facts['n_bytes'])})"
     if verb == "uploads":
-        return f"{facts['uploads']} uploads were left, {facts['aborted']} aborted{_failures(facts)}"
+        return f"{counted(facts['uploads'], 'upload')} left, {facts['aborted']} aborted{_failures(facts)}"
     return "done"
 
 
@@ -33,8 +33,8 @@ def warm_line(facts: dict[str, Any]) -> str:
     known = "" if facts["is_listed"] else "at least "
     left_out = f", {facts['left_out']} left out" if facts["left_out"] else ""
     return (
-        f"{facts['done_files']} of {known}{facts['files']} files, {format_size(facts['done_bytes'])} of "
-        f"{known}{format_size(facts['n_bytes'])} on disk; {facts['cached_files']} files were there before"
+        f"{facts['done_files']} of {known}{counted(facts['files'], 'file')}, {format_size(facts['done_bytes'])} of "
+        f"{known}{format_size(facts['n_bytes'])} on disk; {counted(facts['cached_files'], 'file')} there before"
         f"{_failures(facts)}{left_out}"
     )
 
@@ -51,14 +51,14 @@ def cache_lines(facts: dict[str, Any]) -> list[str]:
 def _directory_lines(facts: dict[str, Any]) -> Iterator[str]:
     level, rate = facts["level"], facts["hit_rate"]
     yield facts["path"]
-    yield f"  size      {format_size(facts['n_bytes'])} in {facts['blocks']} blocks"
+    yield f"  size      {format_size(facts['n_bytes'])} in {counted(facts['blocks'], 'block')}"
     if level is None:
         yield "  disk      does not answer"
     else:
         yield f"  limit     {format_size(level['capacity'])} as the disk is now; {format_size(level['free'])} are free"
         if level["oldest_s"] is not None:
             yield f"  oldest    not used for {format_age(level['oldest_s'])}"
-    yield f"  hits      {facts['hits']} of {facts['hits'] + facts['misses']} reads" + (
+    yield f"  hits      {facts['hits']} of {counted(facts['hits'] + facts['misses'], 'read')}" + (
         "" if rate is None else f" ({rate:.1%})"
     )
     counts = ["written", "evicted", "dropped", "refused", "corrupt", "bypassed", "late"]

@@ -104,7 +104,7 @@ def _posix(flags: Mapping[str, Any]) -> PosixConfig:
 
 
 def _spool(flags: Mapping[str, Any], environ: Mapping[str, str], s3: S3Config, mount_point: str) -> Path:
-    """Of this bucket and prefix alone: what is found in it is uploaded there."""
+    """Of this bucket alone; mounts of its prefixes share it (fs.spool)."""
     if flags["spool_dir"]:
         base = Path(os.path.realpath(flags["spool_dir"]))
         if base.is_relative_to(mount_point):

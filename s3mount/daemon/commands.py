@@ -33,6 +33,12 @@ def pass_over_at_the_end() -> None:
         signal.signal(each, _pass_over)  # not SIG_IGN, which throws away what waits while it is blocked
 
 
+def ignore_from_now_on() -> None:
+    """Everything is done; Python gives up its handlers before the process has ended, and then a stop would kill it."""
+    for each in signals_heeded():
+        signal.signal(each, signal.SIG_IGN)
+
+
 def _pass_over(_number: int, _frame: FrameType | None) -> None:
     """The end is under way."""
 

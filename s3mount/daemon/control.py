@@ -28,6 +28,7 @@ from typing import Any
 import outcome
 import trio
 
+from s3mount.daemon.mistakes import FAILURES
 from s3mount.errors import BadOption, NameNotFound, S3MountError, sole_cause
 from s3mount.units import KIB, MIB
 
@@ -167,18 +168,17 @@ class ControlServer:
         return None
 
     async def _answer(self, stream: trio.SocketStream, talk: Talk) -> None:
-        came = await outcome.acapture(self._perform, stream, talk)
-        if isinstance(came, outcome.Value):
-            await talk.tell("result", **came.value)
+        try:
+            facts = await self._perform(stream, talk)
+        except FAILURES as failure:
+            error = sole_cause(failure)
+            if isinstance(error, S3MountError):
+                await talk.tell("error", code=_code_of(error), message=str(error))
+            else:
+                log.exception("a bug in a command of s3mountctl")
+                await talk.tell("error", code="internal", message="this is a bug; the daemon's log has a traceback")
             return
-        if not isinstance(came.error, Exception):
-            raise came.error  # cancelled: the client is gone, or the daemon ends
-        error = sole_cause(came.error)
-        if isinstance(error, S3MountError):
-            await talk.tell("error", code=_code_of(error), message=str(error))
-            return
-        log.error("a bug in a command of s3mountctl", exc_info=came.error)
-        await talk.tell("error", code="internal", message="this is a bug; the daemon's log has a traceback")
+        await talk.tell("result", **facts)
 
     async def _perform(self, stream: trio.SocketStream, talk: Talk) -> dict[str, Any]:
         name, args = await _request(stream)

@@ -29,6 +29,8 @@ class ExitCode(IntEnum):
     ENDPOINT = 7
     #: The mount was made but did not answer.
     NOT_ANSWERING = 8
+    #: It ended as it was told, but not all that was written is in S3, or its daemon was killed first.
+    NOT_SAVED = 9
 
 
 class Verdict(NamedTuple):

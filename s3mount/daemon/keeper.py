@@ -1,7 +1,7 @@
 """Who keeps the mount while this daemon serves it: the daemon itself, or a mounter beside it (`daemon.tenant`)."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import trio
@@ -73,8 +73,12 @@ class Keeper(Protocol):
         """What serves is inside it."""
         ...
 
-    async def hand_over(self) -> bool:
-        """Nothing is served here any more; returns whether another serves, as soon as it can do without this one."""
+    async def hand_over(self, settle: Callable[[], Awaitable[None]]) -> bool:
+        """Nothing is served here any more; returns whether another serves, as soon as it can do without this one.
+
+        Args:
+            settle: called before another serves, if one does.
+        """
         ...
 
     async def restart(self) -> None:
@@ -133,7 +137,7 @@ class NoKeeper:
     def memory_is_short(self, *, is_short: bool) -> None:
         """Nobody stands by."""
 
-    async def hand_over(self) -> bool:
+    async def hand_over(self, settle: Callable[[], Awaitable[None]]) -> bool:
         """To nobody."""
         await trio.lowlevel.checkpoint()
         return False

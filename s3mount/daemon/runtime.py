@@ -20,19 +20,21 @@ import trio
 from s3mount.config import MountConfig
 from s3mount.daemon import mountpoint, stacks
 from s3mount.daemon.allocator import keep_memory
-from s3mount.daemon.commands import Commands, pass_over_at_the_end, signals_heeded
+from s3mount.daemon.commands import Commands, ignore_from_now_on, pass_over_at_the_end, signals_heeded
 from s3mount.daemon.desk import desk_of
+from s3mount.daemon.exits import ExitCode
 from s3mount.daemon.keeper import Keeper
 from s3mount.daemon.metering import meter_of
 from s3mount.daemon.status import tell_status
 from s3mount.daemon.telemetry import Telemetry
 from s3mount.daemon.verbs import verbs_of
 from s3mount.daemon.wiring import Components, components
-from s3mount.daemon.writing import FINISH_S
+from s3mount.daemon.writing import FINISH_S, Writing
 from s3mount.errors import MountNotAnswering, sole_cause
 from s3mount.fuse import device, kernel, session
 from s3mount.fuse.mountinfo import FILE_SYSTEM_TYPE, mounted_on
 from s3mount.logs import Log
+from s3mount.units import counted
 
 log = logging.getLogger(__name__)
 
@@ -56,8 +58,8 @@ class Readiness(Protocol):
         ...
 
 
-def run(config: MountConfig, readiness: Readiness, keeper: Keeper, own_log: Log) -> None:
-    """Serve one mount until it is unmounted or a signal asks to stop.
+def run(config: MountConfig, readiness: Readiness, keeper: Keeper, own_log: Log) -> ExitCode:
+    """Serve one mount until it is unmounted or a signal asks to stop; returns OK or NOT_SAVED.
 
     Args:
         own_log: of this process.
@@ -69,12 +71,15 @@ def run(config: MountConfig, readiness: Readiness, keeper: Keeper, own_log: Log)
         mountpoint.check(config.fuse)
     keep_memory(config.read.budget_bytes)
     try:
-        trio.run(_run, config, readiness, keeper, own_log)
+        writing = trio.run(_run, config, readiness, keeper, own_log)
     except BaseExceptionGroup as group:
         raise sole_cause(group) from group
+    finally:
+        ignore_from_now_on()
+    return ExitCode.OK if writing is None or writing.is_saved else ExitCode.NOT_SAVED
 
 
-async def _run(config: MountConfig, readiness: Readiness, keeper: Keeper, own_log: Log) -> None:
+async def _run(config: MountConfig, readiness: Readiness, keeper: Keeper, own_log: Log) -> Writing | None:
     async with components(config, keeper) as parts:
         if keeper.region is None:
             gc.collect()
@@ -104,13 +109,14 @@ async def _run(config: MountConfig, readiness: Readiness, keeper: Keeper, own_lo
                     await session.serve()
                 desk.close()
                 meter.close()
-                was_handed_over = await keeper.hand_over()
+                was_handed_over = await keeper.hand_over(parts.settle)
                 await desk.finish()
                 nursery.cancel_scope.cancel()
             if not was_handed_over:  # else the service goes on
                 keeper.stopping(_patience_s(parts))
             parts.notifier.close()
         _log_summary(parts, "handed over" if was_handed_over else "unmounted")
+    return parts.writing
 
 
 async def _announce(config: MountConfig, readiness: Readiness, keeper: Keeper, parts: Components) -> None:
@@ -184,7 +190,7 @@ def _log_summary(parts: Components, end: str) -> None:
             log.info("disk cache %s: %s", directory, counts)
     requests = parts.store.statistics()
     log.info(
-        "%s after %d requests (%d LIST, %d HEAD, %d GET) and %d bytes read; answers: %s",
-        end, requests.requests, requests.lists, requests.heads, requests.gets, requests.bytes_read,
-        parts.boundary.statistics(),
+        "%s after %s (%d LIST, %d HEAD, %d GET) and %s read; answers: %s",
+        end, counted(requests.requests, "request"), requests.lists, requests.heads, requests.gets,
+        counted(requests.bytes_read, "byte"), parts.boundary.statistics(),
     )  # fmt: skip

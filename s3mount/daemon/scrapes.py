@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import h11
-import outcome
 import trio
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from s3mount.daemon.metrics import text_of
+from s3mount.daemon.mistakes import MISTAKES
 from s3mount.units import KIB
 
 log = logging.getLogger(__name__)
@@ -28,6 +28,7 @@ MAX_CONNECTIONS = 4
 _PATIENCE_S = 10.0
 _FRESH_S = 1.0
 _MAX_REQUEST = 16 * KIB
+_OURS: tuple[type[Exception], ...] = (h11.LocalProtocolError, *MISTAKES)
 
 
 @dataclass(frozen=True)
@@ -69,19 +70,19 @@ class ScrapeServer:
         try:
             with trio.move_on_after(_PATIENCE_S):
                 async with stream:
-                    self._judge(await outcome.acapture(self._answer, stream))
+                    await self._serve_one(stream)
         finally:
             self._open -= 1
 
-    def _judge(self, came: outcome.Value[None] | outcome.Error) -> None:
-        if isinstance(came, outcome.Value):
-            return
-        if not isinstance(came.error, Exception):
-            raise came.error  # cancelled
-        is_clients = isinstance(came.error, h11.RemoteProtocolError | trio.BrokenResourceError)
-        if not is_clients and not self._is_told:
-            self._is_told = True
-            log.error("a bug in the metrics, told once: a scrape had no answer", exc_info=came.error)
+    async def _serve_one(self, stream: trio.SocketStream) -> None:
+        try:
+            await self._answer(stream)
+        except (h11.RemoteProtocolError, trio.BrokenResourceError):
+            return  # it is the client's
+        except _OURS:
+            if not self._is_told:
+                self._is_told = True
+                log.exception("a bug in the metrics, told once: a scrape had no answer")
 
     async def _answer(self, stream: trio.SocketStream) -> None:
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=_MAX_REQUEST)

@@ -23,6 +23,8 @@ from pathlib import Path
 
 import trio
 
+from s3mount.units import counted
+
 log = logging.getLogger(__name__)
 
 SIGNAL = signal.SIGUSR1
@@ -56,7 +58,7 @@ async def report(signals: AsyncIterator[int], statistics: Mapping[str, Callable[
         for part, count in statistics.items():
             log.info("%s: %s", part, count())
         for stack, n_tasks in task_stacks().most_common():
-            log.info("%d tasks: %s", n_tasks, stack)
+            log.info("%s: %s", counted(n_tasks, "task"), stack)
 
 
 def task_stacks() -> Counter[str]:

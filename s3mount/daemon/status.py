@@ -4,7 +4,7 @@ import trio
 
 from s3mount.daemon.keeper import Keeper
 from s3mount.daemon.wiring import Components
-from s3mount.units import MIB
+from s3mount.units import MIB, counted
 
 #: Seconds from one line to the next.
 _EVERY_S = 10.0
@@ -18,10 +18,10 @@ def status_line(where: str, parts: Components, n_bytes: int, n_requests: int, du
     """
     failed = sum(count for answer, count in parts.boundary.statistics().items() if answer in ("EIO", "ETIMEDOUT"))
     return (
-        f"serving {where}: {parts.filesystem.statistics().open_files} files open, "
-        f"{parts.boundary.in_flight} calls in flight; "
+        f"serving {where}: {counted(parts.filesystem.statistics().open_files, 'file')} open, "
+        f"{counted(parts.boundary.in_flight, 'call')} in flight; "
         f"{n_bytes / MIB / duration_s:.1f} MiB/s and {n_requests / duration_s:.1f} requests/s from S3; "
-        f"{failed} calls failed"
+        f"{counted(failed, 'call')} failed"
     )
 
 

@@ -8,6 +8,7 @@ import contextlib
 import logging
 import os
 import time
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import trio
@@ -189,18 +190,19 @@ class Tenant:
         """Read no more requests; where the kernel sends them again, those that wait for S3 are left to the next."""
         if self._device is None:
             return
-        if reason := self._obstacle():
+        if reason := await stop_reading(self._device.fd, self._obstacle):
             log.error("not restarted: %s", reason)
+            self._say("stays")
             self._refuse(reason)
             return
         self._is_draining = True
-        await stop_reading(self._device.fd)
         if self._can_resend:
             self.patience.deadline = trio.current_time() + _ANSWER_S
 
-    async def hand_over(self) -> bool:
+    async def hand_over(self, settle: Callable[[], Awaitable[None]]) -> bool:
         """Tell the mounter that the next one may have the device, and live on until it serves."""
         if self._is_draining:
+            await settle()
             self._say("drained")
             with trio.move_on_after(_RELEASE_S):
                 await self._was_released.wait()

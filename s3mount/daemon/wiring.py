@@ -16,7 +16,8 @@ from s3mount.daemon.allocator import HeapLimit, trim
 from s3mount.daemon.describing import describing
 from s3mount.daemon.keeper import Keeper
 from s3mount.daemon.pressure import MemoryWatch
-from s3mount.daemon.writing import Shared, Writing, writing
+from s3mount.daemon.write_wiring import Shared, spool_threads, writing
+from s3mount.daemon.writing import Writing
 from s3mount.fs.blocks import BlockStore
 from s3mount.fs.budget import ByteBudget
 from s3mount.fs.content import ContentReader
@@ -71,6 +72,12 @@ class Components:
     patient: PatientStore
     describer: GuardedWriter | None
 
+    async def settle(self) -> None:
+        """Another daemon serves this mount from now on."""
+        if self.writing is not None:
+            await self.writing.hand_over()
+        await trio.lowlevel.checkpoint()
+
     def obstacle(self) -> str:
         """See `Obstacle`."""
         return "" if self.writing is None else self.writing.obstacle()
@@ -119,6 +126,7 @@ async def components(config: MountConfig, keeper: Keeper) -> AsyncIterator[Compo
         connect(config.s3, config.crt, keeper.region) as connection,
         _turn(keeper),
         AsyncExitStack() if disk is None else disk.running(),
+        spool_threads() as threads,
         trio.open_nursery() as nursery,
     ):
         guarded, store = _store(connection, config, nursery)
@@ -148,7 +156,7 @@ async def components(config: MountConfig, keeper: Keeper) -> AsyncIterator[Compo
         callers = Callers(filesystem.key_of)
         boundary = Boundary(config.patience.total_s + _NAMING_S, keeper.marks, callers)
         interrupted = keeper.marks.interrupted()
-        shared = Shared(connection, store, budget, nursery, filesystem.tree, disk, policies, interrupted)
+        shared = Shared(connection, store, budget, nursery, filesystem.tree, disk, policies, interrupted, threads)
         writes = await _writing(config, shared)
         operations = _operations(filesystem, boundary, writes)
         quarantine = Quarantine(operations, keeper.marks, filesystem)

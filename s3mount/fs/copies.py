@@ -3,7 +3,7 @@
 A copy that may only make a new object (link(2), rename without replacing) must be refused when two hosts try at once.
 
     the server refuses copies by If-None-Match     one request; of more than 128 MiB by parts
-    only PUTs, of up to `_MAX_SENT`                GET and PUT: the bytes pass through here
+    only PUTs, of up to `_MAX_SENT`                GET and PUT: the bytes pass through here, in the room of writers
     neither, or larger                             HEAD, then the copy: two hosts at the same instant may both win
 
 Which it is, is found out by trying, when it matters for the first time (store.conditions).
@@ -17,6 +17,7 @@ import trio
 from s3mount.core.attrs import ObjectStat
 from s3mount.core.ranges import ByteRange
 from s3mount.errors import AlreadyExists, NotSupported, ObjectNotFound
+from s3mount.fs.write_room import Allowance, WriteRoom
 from s3mount.store.base import ObjectStore
 from s3mount.store.conditions import Conditions, find_conditions
 from s3mount.store.copying import copy_object
@@ -49,6 +50,7 @@ class Copies:
         writer: Writer,
         prefix: str,
         clock: Callable[[], float],
+        room: WriteRoom,
         conditions: Conditions | None = None,
         mover: Mover | None = None,
     ) -> None:
@@ -56,6 +58,7 @@ class Copies:
         self._writer = writer
         self._prefix = prefix
         self._clock = clock
+        self._room = room
         self._conditions = conditions
         self._mover = mover
         self._finding = trio.Lock()
@@ -111,7 +114,7 @@ class Copies:
         conditions = await self._known_conditions()
         if conditions.of_copies:
             return await copy_object(self._writer, source, key, NEW, attributes)
-        if conditions.of_puts and source.size <= _MAX_SENT:
+        if conditions.of_puts and source.size <= min(_MAX_SENT, self._room.largest_part):
             return await self._sent(source, key, attributes)
         try:
             await self._store.head(key)
@@ -121,8 +124,13 @@ class Copies:
 
     async def _sent(self, source: ObjectStat, key: str, attributes: Attributes | None) -> Written:
         attributes = attributes or (await self._writer.describe(source.key)).attributes
-        body = [await self._store.get_range(source.id, ByteRange(0, source.size))] if source.size else []
-        return await self._writer.put(key, body, NEW, attributes)
+        room = Allowance(self._room)
+        try:
+            await room.take(source.size)
+            body = [await self._store.get_range(source.id, ByteRange(0, source.size))] if source.size else []
+            return await self._writer.put(key, body, NEW, attributes)
+        finally:
+            room.close()
 
     async def _known_conditions(self) -> Conditions:
         async with self._finding:

@@ -29,6 +29,7 @@ from s3mount.fs.pages import PageStream
 from s3mount.fs.scans import DirectoryScan
 from s3mount.fs.walks import SubtreeWalks
 from s3mount.store.base import Catalogue
+from s3mount.units import counted
 
 log = logging.getLogger(__name__)
 
@@ -226,8 +227,8 @@ class DirectoryLister:
         _note(self._noted, directory_key)
         first = hidden[0]
         log.warning(
-            "%d keys in %r cannot be shown as files; the first is %r: %s",
-            len(hidden), directory_key, first.key, first.reason,
+            "%s in %r cannot be shown as files; the first is %r: %s",
+            counted(len(hidden), "key"), directory_key, first.key, first.reason,
         )  # fmt: skip
 
     def statistics(self) -> DirectoryStatistics:

@@ -65,7 +65,8 @@ class FileWrites:
         path = self._tree.path_of(parent_ino, name)
         self._policy.check_create(path)
         check_fits(path)
-        await self._settle(path)
+        with self._tree.handles.opening():
+            await self._settle(path)
         record = self._tree.cache.get(path)
         if isinstance(record, Record):
             if opening.is_exclusive:
@@ -106,8 +107,10 @@ class FileWrites:
         if draft is None:
             if inode.is_orphan:
                 raise StaleInode(f"{inode.key!r} was removed")
-            await self._tree.versions.waits.of_names(self._tree.versions.check(inode))
-        attributes = await self._changes.opened(inode, self._headers.of(inode.key), is_new=opening.is_truncating)
+            with self._tree.handles.opening():
+                await self._tree.versions.waits.of_names(self._tree.versions.check(inode))
+        with self._tree.handles.opening():
+            attributes = await self._changes.opened(inode, self._headers.of(inode.key), is_new=opening.is_truncating)
         opener = process_of(thread_id)
         draft = await self._drafts.open(inode.key, inode.found, opening, attributes)
         return self._handle(inode, draft, opening, opener)
@@ -155,8 +158,7 @@ class FileWrites:
     async def write(self, handle: int, offset: int, data: bytes) -> None:
         """Bytes of an open file.
 
-        Raises:
-            BadHandle, NotKept, SpoolFull, SpoolFailed, StoreError.
+        Raises: BadHandle, NotKept, SpoolFull, SpoolFailed, StoreError.
         """
         file = self._file(handle)
         try:
@@ -176,8 +178,7 @@ class FileWrites:
     async def truncate(self, ino: int, size: int) -> None:
         """A file has that size now; without a handle on it, S3 has it when this returns.
 
-        Raises:
-            As `open` and `write`.
+        Raises: As `open` and `write`.
         """
         inode = self._tree.inodes.get(ino)
         draft = inode.unsaved
@@ -203,8 +204,7 @@ class FileWrites:
     def show(self, ino: int, change: Shown) -> FileAttrs:
         """Modes, owners and times are shown as they were set; returns all attributes.
 
-        Raises:
-            ReadOnlyMount, StaleInode.
+        Raises: ReadOnlyMount, StaleInode.
         """
         return self._changes.set(self._tree.inodes.get(ino), change)
 
@@ -222,7 +222,7 @@ class FileWrites:
             As `Drafts.flush`.
         """
         file = self._tree.handles.peek(handle)
-        if isinstance(file, WriteHandle) and not file.is_held_by_opener:
+        if isinstance(file, WriteHandle) and not await file.is_held_by_opener():
             await self._drafts.flush(file.draft)
 
     async def fsync(self, handle: int) -> None:

@@ -17,7 +17,7 @@ from s3mount.cache.shown import ShownAttributes
 from s3mount.core.attrs import FileAttrs, Ownership, absent_attrs
 from s3mount.core.inode import Inode
 from s3mount.core.inodes import InodeTable
-from s3mount.core.keys import SEPARATOR, child_key, name_to_kernel
+from s3mount.core.keys import MAX_KEY_BYTES, SEPARATOR, child_key, name_to_kernel
 from s3mount.core.listing import Entry
 from s3mount.errors import NameNotFound, NotADirectory, ObjectChanged, StaleInode
 from s3mount.fs.blocks import BlockStore
@@ -322,6 +322,11 @@ class S3FileSystem:
         key = self._inodes.root.key + path
         self._cache.drop_below(key + SEPARATOR if path else key)
         await self._kernel.forget_below(key)
+
+    @property
+    def name_max(self) -> int:
+        """Bytes of the longest name of a file at the top; below it there is less room in a key."""
+        return MAX_KEY_BYTES - len(name_to_kernel(self._inodes.root.key))
 
     def statistics(self) -> FileSystemStatistics:
         """A snapshot of the counters."""

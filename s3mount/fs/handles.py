@@ -13,6 +13,8 @@ INVARIANT: no two of this daemon's handles have the same number at once.  One ma
 the sixteenth predecessor gave out on the same inode: they are one then, and made anew after the first is released.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from typing import Protocol
 
@@ -54,6 +56,7 @@ class HandleTable:
 
     Attributes:
         pins: inodes that something else than a handle keeps open: files being written.
+        n_opening: calls that may bring a handle that writes.
     """
 
     def __init__(self, inodes: InodeTable, lister: DirectoryLister, blocks: BlockStore) -> None:
@@ -61,7 +64,7 @@ class HandleTable:
         self._lister = lister
         self._blocks = blocks
         self._files: dict[int, OpenFile] = {}
-        self.pins = 0
+        self.pins = self.n_opening = 0
         self._directories: dict[int, OpenDirectory] = {}
         self._own = inodes.ledger.takeovers % _DAEMONS << _DAEMON_AT
         self._counts = count()
@@ -72,6 +75,15 @@ class HandleTable:
         handle = self._number(reader.inode)
         self._files[handle] = reader
         return handle
+
+    @contextmanager
+    def opening(self) -> Iterator[None]:
+        """Inside this a call waits that may bring a handle that writes."""
+        self.n_opening += 1
+        try:
+            yield
+        finally:
+            self.n_opening -= 1
 
     def new_directory(self, inode: Inode) -> int:
         """A handle on a directory; pair it with `release_directory`."""

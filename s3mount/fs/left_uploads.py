@@ -11,6 +11,7 @@ from s3mount.errors import S3MountError
 from s3mount.fs.listener import Listener
 from s3mount.fs.upload_records import LeftUpload, UploadRecords
 from s3mount.store.writing import Upload, Writer
+from s3mount.units import counted
 
 log = logging.getLogger(__name__)
 
@@ -73,11 +74,11 @@ class LeftUploads:
             log.warning("it is not known which uploads were left: %s", error)
             return
         if counts.aborted:
-            log.info("aborted %d uploads that dead daemons left", counts.aborted)
+            log.info("aborted %s that dead daemons left", counted(counts.aborted, "upload"))
         elif counts.uploads and not is_aborting:
             log.info(
-                "%d uploads are left of daemons that died, and are paid for: s3mountctl uploads, or --abort-uploads",
-                counts.uploads,
+                "%s left of daemons that died, and paid for: s3mountctl uploads, or --abort-uploads",
+                counted(counts.uploads, "upload"),
             )
 
 

@@ -35,6 +35,7 @@ from s3mount.fs.renames import Renames
 from s3mount.fs.symlinks import Symlinks
 from s3mount.fs.tree import Tree
 from s3mount.fs.write_policy import WritePolicy
+from s3mount.fs.write_room import WriteRoom
 from s3mount.store.base import ObjectStore
 from s3mount.store.conditions import Conditions
 from s3mount.store.renaming import Mover
@@ -75,6 +76,7 @@ class Namespace:
     """The names of one mount.
 
     Args:
+        room: the memory of writers.
         nursery: the mount's.
 
     Attributes:
@@ -89,6 +91,7 @@ class Namespace:
         policy: WritePolicy,
         store: ObjectStore,
         writer: Writer,
+        room: WriteRoom,
         nursery: trio.Nursery,
         config: NamespaceConfig,
     ) -> None:
@@ -110,7 +113,7 @@ class Namespace:
             if_new=if_new,
         )
         self._symlinks = Symlinks(self._names, store, writer, config.clock, if_new=if_new)
-        self._copies = Copies(store, writer, root_key, config.clock, config.conditions, config.mover)
+        self._copies = Copies(store, writer, root_key, config.clock, room, config.conditions, config.mover)
         self.changes = AttributeChanges(tree, drafts, policy, nursery)
         files = FileRenames(tree, drafts, self._copies, writer, self._kept, self.changes)
         directories = DirectoryRenames(

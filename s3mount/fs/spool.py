@@ -5,7 +5,8 @@
     DIR/NAME.new    a journal being written
 
 Who uses a file holds a flock(2) on it, so several mounts share a directory, and what a dead one left is seen at once.
-`recover` takes over what has a journal, and removes the rest: nobody was told that it is safe.
+`recover` takes over what has a journal, of the prefix, since credentials and options of another may differ; and removes
+what has none: nobody was told that it is safe.
 
 A share of the disk stays free, as the cache leaves it.  A cancelled call goes on until the disk answers: what
 comes after it must not overtake it.
@@ -21,13 +22,14 @@ import secrets
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol, TypeVar, TypeVarTuple
+from typing import TypeVar, TypeVarTuple
 
 import trio
 
 from s3mount.core.ranges import ByteRange
 from s3mount.core.spool_record import SpoolRecord, decode
 from s3mount.errors import SpoolFailed, SpoolFull
+from s3mount.fs.threads import Threads
 from s3mount.store.writing import Body, size_of
 
 T = TypeVar("T")
@@ -38,31 +40,29 @@ _MAX_PIECES = 1024
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 
 
-class Threads(Protocol):
-    """Where calls may block; `cache.threads.CallThreads` is one."""
-
-    async def run(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
-        """What the function returns or raises."""
-        ...
-
-
 class Spool:
     """One directory of spooled files.
 
     Args:
         min_free_share: of the file system, that spooled files leave free.
+        prefix: of the mount; objects with other keys are not recovered.
     """
 
-    def __init__(self, directory: Path, threads: Threads, min_free_share: float = 0.05) -> None:
+    def __init__(self, directory: Path, threads: Threads, min_free_share: float = 0.05, prefix: str = "") -> None:
         self.directory = directory
+        self._prefix = prefix
         self._threads = threads
         self._min_free_share = min_free_share
         self.n_files = 0
 
     async def create(self) -> "SpoolFile":
         """An empty file, with no journal."""
-        name = secrets.token_hex(8)
-        return SpoolFile(self, name, await self.call(self._open, name, os.O_CREAT | os.O_EXCL))
+        return SpoolFile(self, *await self.call(self._create))
+
+    def _create(self) -> tuple[str, int]:
+        while True:  # until no mount that recovers took it for a dead one's, before it was locked
+            with contextlib.suppress(BlockingIOError, FileNotFoundError):
+                return (name := secrets.token_hex(8)), self._open(name, os.O_CREAT | os.O_EXCL)
 
     def _open(self, name: str, flags: int = 0) -> int:
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -70,6 +70,8 @@ class Spool:
         fd = os.open(self.path_of(name), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(fd).st_nlink == 0:
+                raise FileNotFoundError(errno.ENOENT, "another mount removed it")
         except OSError:
             os.close(fd)
             raise
@@ -89,6 +91,9 @@ class Spool:
         found = []
         for path in sorted(self.directory.glob("*.data"), key=_age):
             with contextlib.suppress(FileNotFoundError, BlockingIOError):
+                record = self._record(path.stem)
+                if record is not None and not record.key.startswith(self._prefix):
+                    continue  # nor is it locked for a moment: its own mount may be looking for it
                 fd = self._open(path.stem)
                 record = self._record(path.stem)
                 if record is not None:

@@ -32,7 +32,6 @@ class WriteHandle:
     def close(self) -> None:
         """The handle is gone."""
 
-    @property
-    def is_held_by_opener(self) -> bool:
+    async def is_held_by_opener(self) -> bool:
         """Whether the process that opened it has it open still."""
-        return has_open(self.opener, self.inode.ino, split_key(self.inode.key)[1])
+        return await has_open(self.opener, self.inode.ino, split_key(self.inode.key)[1])

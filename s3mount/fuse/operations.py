@@ -15,7 +15,6 @@ import pyfuse3
 from pyfuse3 import FileHandleT, FileNameT, FlagT, InodeT
 
 from s3mount.core.attrs import FileAttrs, permits
-from s3mount.core.keys import MAX_KEY_BYTES
 from s3mount.fs.filesystem import S3FileSystem
 from s3mount.fuse.boundary import Boundary
 from s3mount.fuse.convert import statfs, to_entry
@@ -117,7 +116,7 @@ class Operations(pyfuse3.Operations):
 
     async def statfs(self, ctx: pyfuse3.RequestContext) -> pyfuse3.StatvfsData:
         with self._boundary.guard("statfs"):
-            return statfs(MAX_KEY_BYTES)
+            return statfs(self._fs.name_max)
 
 
 def _pid(ctx: pyfuse3.RequestContext | None) -> int:

@@ -25,6 +25,7 @@ import trio
 from s3mount.core.suspects import GUILTY_S, Call, SuspectStatistics
 from s3mount.fuse.marks import CODES, OPERATIONS, CallMarks
 from s3mount.fuse.operations import Operations
+from s3mount.units import counted
 
 log = logging.getLogger(__name__)
 
@@ -120,7 +121,9 @@ class Quarantine:
         if by_own_fault:
             in_flight = {self._known(call) for call in self._marks.in_flight()}
             if self._suspects.died(in_flight, self._clock()) is None and in_flight:
-                log.warning("the daemon before died in one of %d calls; they are tried one at a time", len(in_flight))
+                log.warning(
+                    "the daemon before died in one of %s; they are tried one at a time", counted(len(in_flight), "call")
+                )
             self._marks.write(self._suspects)
         self._marks.clear()
         self._suspects.expire(self._clock())

@@ -156,7 +156,8 @@ def _by_libfuse(operations: Operations, config: FuseConfig) -> Iterator[None]:
 
 def _init(operations: Operations, where: str, config: FuseConfig) -> None:
     try:
-        pyfuse3.init(operations, where, config.options)
+        # pyfuse3 takes ASCII only; where this program mounts the kernel has the source already, whatever it is.
+        pyfuse3.init(operations, where, {each for each in config.options if each.isascii()})
     except RuntimeError as error:
         raise FuseUnavailable(
             f"{config.mount_point} could not be mounted; the line of fusermount3 or the kernel above says why"
@@ -172,7 +173,7 @@ async def serve() -> None:
         log.debug("the connection ended while a request was read from it")
 
 
-async def stop_reading(fd: int) -> None:
+async def stop_reading(fd: int, obstacle: Callable[[], str]) -> str:
     """Take no more requests from the kernel; `serve` returns when those that were taken are answered.
 
     A request that is read after pyfuse3 was told to end is dropped (libfuse's fuse_session_receive_buf), so that
@@ -180,10 +181,14 @@ async def stop_reading(fd: int) -> None:
 
     Args:
         fd: of the device.
+        obstacle: why that must not be now, at that moment; then everything goes on, and it is returned.
     """
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     with trio.move_on_after(_QUIET_S):
         while poll.poll(0):
             await trio.lowlevel.checkpoint()
-    pyfuse3.terminate()
+    reason = obstacle()
+    if not reason:
+        pyfuse3.terminate()
+    return reason

@@ -54,6 +54,7 @@ class Hello:
         mount_point: as it was resolved before anything was mounted there.
         log_directory, is_debug, is_log_off, is_log_json: as `LogConfig`.
         hang_timeout_s: 0 for never.
+        is_read_only: so that nothing is lost with a daemon.
     """
 
     arguments: list[str]
@@ -65,6 +66,7 @@ class Hello:
     is_log_off: bool
     hang_timeout_s: float
     is_log_json: bool = False
+    is_read_only: bool = False
 
 
 class Message(NamedTuple):

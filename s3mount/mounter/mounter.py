@@ -17,12 +17,12 @@ from collections.abc import Callable
 from typing import Any
 
 from s3mount.logs import Log, close_stderr
+from s3mount.mounter import renewal
 from s3mount.mounter.channel import Hello, Message
 from s3mount.mounter.crew import Crew
 from s3mount.mounter.keeping import KEPT
 from s3mount.mounter.lending import LentDevice
-from s3mount.mounter.offspring import Offspring
-from s3mount.mounter.renewal import Renewal
+from s3mount.mounter.offspring import Offspring, end_of
 from s3mount.mounter.sdnotify import ServiceManager
 from s3mount.mounter.signals import HANDED_ON, Signals, Terminal
 from s3mount.mounter.watchdog import Step, Watchdog
@@ -61,7 +61,7 @@ class Mounter:
         self._crew = crew
         self._watchdog = Watchdog(hello.mount_point, hello.hang_timeout_s, clock)
         self._device: LentDevice | None = None
-        self._renewal = Renewal(crew, manager)
+        self._renewal = renewal.Renewal(crew, manager)
         self._predecessor: Offspring | None = None
         self._silent_at = 0.0
         self._kill_at = self._abandon_at = math.inf
@@ -145,8 +145,8 @@ class Mounter:
             self._manager.stopping()
             if self._is_stopping:
                 self._kill_at = max(self._kill_at, self._clock() + facts.get("patience_s", 0.0))
-        elif message.kind == "restart":
-            self._renewal.begin(can_take_over=self._device is not None)
+        elif message.kind in renewal.KINDS:
+            self._renewal.heed(message.kind, can_take_over=self._device is not None)
         elif message.kind == "drained" and daemon is self._crew.serving:
             self._predecessor, self._silent_at = daemon, self._clock()
             self._crew.retire()
@@ -234,7 +234,7 @@ class Mounter:
         if self._device is None or self._crew.facts is None:
             self._code = code
         elif code == 0 or self._is_stopping or not self._device.is_mounted():
-            self._code = max(code, 0) if daemon.serving_since is not None else 0
+            self._code = end_of(daemon, code, is_read_only=self._hello.is_read_only)
         else:
             self._silent_at = self._clock()
             self._crew.bury(code)

@@ -1,6 +1,7 @@
 """One daemon, as its parent knows it."""
 
 import contextlib
+import logging
 import os
 import select
 import signal
@@ -12,10 +13,13 @@ from typing import Any
 from s3mount.mounter.channel import Channel
 from s3mount.mounter.signals import HELD_BACK
 
+log = logging.getLogger(__name__)
+
 #: What runs a later daemon: whatever code is installed by then.
 _SUCCESSOR = ["-P", "-m", "s3mount.cli.successor"]
 #: What Python exits with.
 _UNCAUGHT = 1
+_NOT_SAVED = 9  # ExitCode
 _FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP, signal.SIGSYS)
 
 
@@ -105,6 +109,15 @@ class Offspring:
 def is_own_fault(code: int) -> bool:
     """Whether a process ended by something it did: an exception that nobody caught, or a signal of the processor's."""
     return code == _UNCAUGHT or -code in _FAULTS
+
+
+def end_of(daemon: Offspring, code: int, *, is_read_only: bool) -> int:
+    """The exit code of a mount that was to end, when its daemon has ended."""
+    if daemon.serving_since is None or (code < 0 and is_read_only):
+        return 0
+    if code < 0:
+        log.error("process %d %s while it ended: what S3 did not have yet may be lost", daemon.pid, say_cause(code))
+    return code if code >= 0 else _NOT_SAVED
 
 
 def say_cause(code: int) -> str:

@@ -13,6 +13,10 @@ from s3mount.mounter.sdnotify import ServiceManager
 log = logging.getLogger(__name__)
 
 
+#: Messages of a daemon that are for `Renewal.heed`.
+KINDS = ("restart", "stays")
+
+
 class Renewal:
     """Of one mount; a second request replaces the first."""
 
@@ -26,8 +30,14 @@ class Renewal:
         """A new one prepares itself."""
         return self._newcomer is not None
 
-    def begin(self, *, can_take_over: bool) -> None:
-        """Start a new one."""
+    def heed(self, kind: str, *, can_take_over: bool) -> None:
+        """What the one that serves says: it asks for a new one, or it does not make room for it now."""
+        if kind == "restart":
+            self._begin(can_take_over=can_take_over)
+        elif self._crew.facts is not None:
+            self._manager.reloaded()
+
+    def _begin(self, *, can_take_over: bool) -> None:
         if self._crew.facts is not None:
             self._manager.reloading()
         self._newcomer = self._crew.renew_standby() if can_take_over else None

@@ -223,8 +223,7 @@ class S3Writer:
 
 def as_sent(value: str) -> str:
     """A value of metadata as a header may have it: S3 sends what is not ASCII as RFC 2047 says, some servers do not."""
-    is_plain = value.isascii() and value.isprintable()
-    return value.strip() if is_plain else Header(value, "utf-8").encode(maxlinelen=0)
+    return value.strip() if value.isascii() and value.isprintable() else Header(value, "utf-8").encode(maxlinelen=0)
 
 
 def quoted(etag: str) -> str:

@@ -59,6 +59,7 @@ async def test_a_read_that_was_given_up_has_its_memory_to_itself(mock_clock: tri
         nursery.start_soon(threads.watch)
         async with trio.open_nursery() as waiting:
             waiting.start_soon(wait)
+            await trio.testing.wait_all_tasks_blocked()  # a jump before `watch` sleeps would be none for it
             while not where:
                 await trio.lowlevel.checkpoint()
             mock_clock.jump(60)

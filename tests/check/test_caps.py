@@ -122,6 +122,13 @@ def test_nobody_catches_everything() -> None:
     assert broad == []
 
 
+def test_who_keeps_whatever_comes() -> None:
+    """What a captured outcome keeps, of any kind, is for whoever waits for it: only these hand one over."""
+    waited_for = {"cache/threads", "daemon/control", "fs/flight", "fs/pages", "store/racing"}
+    keeping = {name_of(path) for path in PACKAGE if re.search(r"\ba?capture\(", path.read_text(encoding="utf-8"))}
+    assert keeping == {f"s3mount/{each}.py" for each in waited_for}
+
+
 def test_asyncio_is_nowhere() -> None:
     """There is one trio loop and no bridge to another."""
     bridges = []

@@ -114,7 +114,7 @@ def test_progress_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None
         display.progress(WARM)
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 2
-    assert lines[0].endswith("4 of 10 files, 4 MiB of 10 MiB on disk; 2 files were there before; 1 MiB/s, 6 s to go")
+    assert lines[0].endswith("4 of 10 files, 4 MiB of 10 MiB on disk; 2 files there before; 1 MiB/s, 6 s to go")
 
 
 def test_a_bar_on_a_terminal() -> None:
@@ -150,7 +150,7 @@ def test_results_in_words() -> None:
     """Each result says what was done and what was not; sizes and ages have units."""
     facts = WARM | {"failed": 3, "left_out": 2, "is_listed": False}
     assert warm_line(facts) == (
-        "4 of at least 10 files, 4 MiB of at least 10 MiB on disk; 2 files were there before, 3 failed, 2 left out"
+        "4 of at least 10 files, 4 MiB of at least 10 MiB on disk; 2 files there before, 3 failed, 2 left out"
     )
     assert result_line("evict", {"bytes": 3 * MIB}) == "3 MiB removed"
     assert result_line("evict", {"blocks": 7, "files": 3, "failed": 1}) == "7 blocks of 3 files removed, 1 failed"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from s3mount.units import GIB, KIB, MIB, TIB, format_size, parse_duration, parse_size
+from s3mount.units import GIB, KIB, MIB, TIB, counted, format_size, parse_duration, parse_size
 
 
 @pytest.mark.parametrize(
@@ -101,3 +101,9 @@ def test_sizes_people_read(n_bytes: int, text: str) -> None:
 def test_a_formatted_size_reads_back(n_bytes: int) -> None:
     """What is printed is accepted by the options, and is right to the decimal that is shown."""
     assert parse_size(format_size(n_bytes)) == pytest.approx(n_bytes, rel=0.051)
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, "0 files"), (1, "1 file"), (2, "2 files")])
+def test_a_number_and_its_noun(number: int, text: str) -> None:
+    """One of something is no plural, and nothing is one."""
+    assert counted(number, "file") == text

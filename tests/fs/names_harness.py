@@ -194,7 +194,7 @@ async def namespace(
         tools = DraftTools(SpoolTools(spool, store.get_range, streams), lambda: NOW, watch=written, stamps=stamps)
         drafts = Drafts(tools, nursery)
         config = config or NamespaceConfig(conditions=GOOD, clock=lambda: NOW)
-        names = RepeatedNames(tree, drafts, policy, store, faulty, nursery, config)
+        names = RepeatedNames(tree, drafts, policy, store, faulty, streams.room, nursery, config)
         names.interrupted = InterruptedCalls(interrupted, trio.current_time)
         files = FileWrites(tree, drafts, written, policy, ObjectHeaders(), names.removals.settle, names.changes)
         tested = MountedNames(mounted, store, names, files, drafts)

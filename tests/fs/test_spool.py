@@ -133,6 +133,20 @@ async def test_killed_after_a_close(tmp_path: Path, autojump_clock: trio.testing
             after.drafts.check_invariants()
 
 
+async def test_what_another_prefix_left(tmp_path: Path) -> None:
+    """What a mount of another prefix left in the spool is not touched, nor kept from its own."""
+    left = await Spool(tmp_path, Inline(), 0.0, prefix="logs/").create()
+    await left.write(0, [b"one"])
+    await left.keep(SpoolRecord("logs/a", "m", "", 0, 0, 3, ((0, 3),)))
+    left.abandon()
+    assert await Spool(tmp_path, Inline(), 0.0, prefix="data/").recover() == []
+    assert left_in(tmp_path) == [".data", ".json"]
+    for prefix in "logs/", "":
+        [(file, record)] = await Spool(tmp_path, Inline(), 0.0, prefix=prefix).recover()
+        assert (record.key, await file.read(ByteRange(0, 3))) == ("logs/a", b"one")
+        file.abandon()
+
+
 async def test_killed_after_the_upload(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
     """A journal that was not removed, because the daemon died when S3 had the object, is known by its mark."""
     async with writing(tmp_path) as each:

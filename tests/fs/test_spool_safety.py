@@ -1,10 +1,12 @@
 """The spool's directory: names that come from nobody, and links that are not followed."""
 
+import fcntl
 import re
 from pathlib import Path
 
 import pytest
 
+from s3mount.core.ranges import ByteRange
 from s3mount.core.spool_record import SpoolRecord
 from s3mount.errors import SpoolFailed
 from s3mount.fs.spool import Spool
@@ -59,3 +61,34 @@ async def test_a_directory_that_others_may_write_to(tmp_path: Path, mode: int) -
     with pytest.raises(SpoolFailed, match="nobody else may write"):
         await Spool(directory, Inline(), 0.0).create()
     assert list(directory.iterdir()) == []
+
+
+@pytest.mark.parametrize("when", ["before", "while"])
+async def test_a_file_is_not_taken_before_it_is_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """A mount that recovers between the moments a file is made and locked does not take it: what is kept is found."""
+    other = Spool(tmp_path, Inline(), 0.0)
+    flock, opened = fcntl.flock, []
+
+    def late(fd: int, operation: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", flock)
+        if when == "before":
+            assert other._recover() == []
+        else:
+            (path,) = tmp_path.glob("*.data")
+            opened.append(path.open("rb"))
+            flock(opened[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
+        flock(fd, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    file = await Spool(tmp_path, Inline(), 0.0).create()
+    for each in opened:
+        each.close()
+    assert await other.recover() == []
+    await file.write(0, [b"one"])
+    await file.keep(RECORD)
+    file.abandon()
+    [(again, _)] = await other.recover()
+    assert await again.read(ByteRange(0, 3)) == b"one"
+    await again.discard()

@@ -77,9 +77,9 @@ def test_stacks_on_demand(weed: Server, work: Path) -> None:
     with mounted(bucket, work, url=weed.url) as mount:
         assert (mount.path / "f").read_bytes() == b"content"
         os.kill(mount.process.pid, signal.SIGUSR1)  # which hands it on
-        wait_until(lambda: "tasks: " in mount.log and "most recent call first" in mount.log, 10, "the dump")
+        wait_until(lambda: "task: " in mount.log and "most recent call first" in mount.log, 10, "the dump")
         wait_until(
-            lambda: re.search(r"\d+ tasks: \S*MemoryWatch.run > pressure.py:\d+ run\n", mount.log) is not None, 10, "it"
+            lambda: re.search(r"1 task: \S*MemoryWatch.run > pressure.py:\d+ run\n", mount.log) is not None, 10, "it"
         )
         assert re.search(r"INFO s3mount.daemon.stacks: calls: \{'ok': \d+\}", mount.log)
         assert "requests: StoreStatistics(" in mount.log

@@ -62,9 +62,10 @@ def fill(weed: Server) -> str:
 @pytest.mark.parametrize("is_stopped", [False, True], ids=["waits for S3", "stopped"])
 def test_a_forced_unmount(weed: Server, work: Path, gate: Gate, is_stopped: bool) -> None:  # noqa: FBT001
     """A forced unmount with 32 readers that wait for S3, of a daemon that works or hangs, ends; no process stays."""
+    flags = ("--hang-timeout", "0", "--read-only")
     with proxy(weed.url) as front:
         front.decide = gate
-        with mounted(fill(weed), work, "--hang-timeout", "0", url=front.url) as mount, stalled(mount) as readers:
+        with mounted(fill(weed), work, *flags, url=front.url) as mount, stalled(mount) as readers:
             if is_stopped:
                 os.kill(mount.daemon_pid, signal.SIGSTOP)
             ran = run_ctl("unmount", mount.path, "--force", timeout_s=60)

@@ -1,4 +1,4 @@
-"""Multipart uploads that kill -9 of a real mount leaves, and what s3mountctl does with them."""
+"""What kill -9 of a real mount leaves: multipart uploads, and what was appended and is in the spool."""
 
 import json
 import os
@@ -13,6 +13,7 @@ import pytest
 from tests.support.ctl import result_of, run_ctl
 from tests.support.mounts import mounted
 from tests.support.processes import wait_until
+from tests.support.proxy import Fault, Request, proxy
 from tests.support.servers import Server
 
 pytestmark = [pytest.mark.mount, pytest.mark.server]
@@ -63,14 +64,14 @@ def test_uploads_that_a_crash_left(weed: Server, work: Path) -> None:
     leave_upload(weed, bucket, work, "d/model.bin")
     theirs = weed.client.create_multipart_upload(Bucket=bucket, Key="d/model.bin")["UploadId"]
     with mounted(bucket, work, "--rw", url=weed.url) as mount:
-        wait_until(lambda: "1 uploads are left of daemons that died" in mount.log, 30, "the log")
+        wait_until(lambda: "1 upload left of daemons that died" in mount.log, 30, "the log")
         with writing(mount.path / "own"):
             wait_until(lambda: "own" in uploads_of(weed, bucket), 30, "the first part")
             shown = run_ctl("uploads", mount.path)
             assert (shown.returncode, shown.stderr) == (0, "")
             first, last = shown.stdout.splitlines()
             assert first.startswith("d/model.bin  ")
-            assert last == "1 uploads were left, 0 aborted"
+            assert last == "1 upload left, 0 aborted"
             assert uploads_of(weed, bucket) == ["d/model.bin", "d/model.bin", "own"]
             ended = run_ctl("uploads", mount.path / "d", "--abort", "--json")
             assert ended.returncode == 0
@@ -84,7 +85,7 @@ def test_uploads_that_a_crash_left(weed: Server, work: Path) -> None:
         weed.client.abort_multipart_upload(Bucket=bucket, Key="d/model.bin", UploadId=theirs)
         assert uploads_of(weed, bucket) == []
         again = run_ctl("uploads", mount.path, "--abort")
-        assert again.stdout == "0 uploads were left, 0 aborted\n"
+        assert again.stdout == "0 uploads left, 0 aborted\n"
         assert mount.stop() == 0
     assert not list(work.rglob("*.uploads"))
 
@@ -95,7 +96,7 @@ def test_uploads_are_aborted_at_start(weed: Server, work: Path) -> None:
     leave_upload(weed, bucket, work, "model.bin")
     assert uploads_of(weed, bucket) == ["model.bin"]
     with mounted(bucket, work, "--rw", "--abort-uploads", url=weed.url) as mount:
-        wait_until(lambda: "aborted 1 uploads that dead daemons left" in mount.log, 30, "the log")
+        wait_until(lambda: "aborted 1 upload that dead daemons left" in mount.log, 30, "the log")
         assert uploads_of(weed, bucket) == []
         assert mount.warnings() == []
 
@@ -117,3 +118,31 @@ def test_no_uploads_of_a_read_only_mount(weed: Server, work: Path) -> None:
     with mounted(weed.make_bucket(), work, "--read-only", url=weed.url) as mount:
         ran = run_ctl("uploads", mount.path)
         assert (ran.returncode, ran.stderr) == (2, "s3mountctl: this mount uploads nothing: it is --read-only\n")
+
+
+def test_appends_that_a_crash_left(weed: Server, work: Path) -> None:
+    """What was appended when a mount was killed is uploaded by the next one of its prefix or of one above, no other."""
+    bucket, flags = weed.make_bucket(), ("--rw", "--cache", str(work / "cache"), "--prefix")
+    weed.client.put_object(Bucket=bucket, Key="logs/a", Body=b"head")
+    is_refused = True
+
+    def decide(request: Request) -> Fault | None:
+        return Fault(drop=True) if is_refused and request.method == "PUT" else None
+
+    def content() -> bytes:
+        found: bytes = weed.client.get_object(Bucket=bucket, Key="logs/a")["Body"].read()
+        return found
+
+    with proxy(weed.url) as near:
+        near.decide = decide
+        with mounted(bucket, work / "1", *flags, "logs/", url=near.url) as mount:
+            with (mount.path / "a").open("ab") as file:
+                file.write(b" tail")
+            mount.kill()
+        is_refused = False
+        with mounted(bucket, work / "2", *flags, "data/", url=near.url) as mount:
+            (mount.path / "b").write_bytes(b"other")
+        assert content() == b"head"
+        with mounted(bucket, work / "3", *flags, "logs/", url=near.url) as mount:
+            assert (mount.path / "a").read_bytes() == b"head tail"
+        assert content() == b"head tail"

@@ -142,7 +142,7 @@ def test_cache_and_verify(weed: Server, work: Path) -> None:
         assert (directory["path"], directory["blocks"]) == (str(work / "c"), len(files))
         assert directory["level"]["capacity"] >= directory["n_bytes"] > 0
         right = run_ctl("cache", mount.path, "verify")
-        assert (right.returncode, f"{len(files)} blocks are right" in right.stdout) == (0, True)
+        assert (right.returncode, f"{len(files)} blocks right" in right.stdout) == (0, True)
         wrong = files[3]
         with wrong.open("r+b") as file:
             file.seek(-1, os.SEEK_END)

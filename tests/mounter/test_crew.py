@@ -12,7 +12,7 @@ from s3mount.logs import Log
 from s3mount.mounter.channel import Channel, Hello
 from s3mount.mounter.crew import Crew
 from s3mount.mounter.mounter import Mounter
-from s3mount.mounter.offspring import Offspring
+from s3mount.mounter.offspring import Offspring, end_of
 from s3mount.mounter.renewal import Renewal
 from s3mount.mounter.sdnotify import ServiceManager
 
@@ -108,7 +108,7 @@ def test_nobody_stands_by_while_memory_is_short(bench: Bench) -> None:
 def test_only_one_that_serves_is_drained(bench: Bench) -> None:
     """A daemon that was called and does not serve yet is not told to drain, which it could not do, until it serves."""
     renewal = Renewal(bench.crew, ServiceManager(None))
-    renewal.begin(can_take_over=True)
+    renewal.heed("restart", can_take_over=True)
     assert bench.crew.standby is not None
     bench.crew.standby.is_prepared = True
     renewal.go_on()
@@ -123,7 +123,7 @@ def test_only_one_that_serves_is_drained(bench: Bench) -> None:
 def test_a_newcomer_that_is_called_before_it_is_asked_for(bench: Bench) -> None:
     """When the daemon dies while a new one prepares itself the new one takes over, and is not drained itself."""
     renewal = Renewal(bench.crew, ServiceManager(None))
-    renewal.begin(can_take_over=True)
+    renewal.heed("restart", can_take_over=True)
     newcomer = bench.crew.standby
     bench.process.kill()
     bench.crew.bury(-9)
@@ -147,3 +147,13 @@ def test_a_stop_waits_for_uploads(bench: Bench) -> None:
     assert mounter._kill_at == bench.now + 95.0
     with mounter._signals:  # closes them
         pass
+
+
+@pytest.mark.parametrize(
+    ("serving_since", "code", "told"), [(1.0, 0, 0), (1.0, 9, 9), (1.0, 1, 1), (1.0, -signal.SIGKILL, 9), (None, 1, 0)]
+)
+def test_the_end_of_a_stop(bench: Bench, serving_since: float | None, code: int, told: int) -> None:
+    """A mount that was to end ends as the daemon that served it; when that was killed first the exit code tells."""
+    bench.daemon.serving_since = serving_since
+    assert end_of(bench.daemon, code, is_read_only=False) == told
+    assert end_of(bench.daemon, code, is_read_only=True) == max(0, code if told else 0)
