@@ -42,11 +42,9 @@ class Draft:
         recovered: content that another daemon had acknowledged, and its mark.
 
     Attributes:
-        users: handles on it.
-        is_unsaved, is_acknowledged: see the module.
+        users: handles on it.  is_unsaved, is_acknowledged: see the module.
         is_orphan: its name is gone; it is never published.  is_over_existing: it began as a version that was there.
-        is_closed: it is of no use any more.
-        mtime_s: whole seconds since the epoch.
+        is_closed: it is of no use any more.  mtime_s: whole seconds since the epoch.
     """
 
     def __init__(
@@ -186,10 +184,12 @@ class Draft:
             except (SpoolFull, SpoolFailed) as error:  # who finds the journal sees the mark in S3
                 log.warning("the journal of %r stays: %s", self.key, error)
 
-    async def _written(self) -> tuple[Written, Attributes]:
-        mark = self._mark if self.is_acknowledged else ""
-        attributes = await self._attributes.publish(self._tools.spool.streams.writer, self.key, mark)
+    async def _written(self) -> tuple[Written, Attributes | None]:
+        mark, attributes = self._mark if self.is_acknowledged else "", None
         try:
+            if (appended := await self._content.publish_appended()) is not None:
+                return appended, None
+            attributes = await self._attributes.publish(self._tools.spool.streams.writer, self.key, mark)
             return await self._content.publish(self._condition, attributes)
         except (AlreadyExists, ObjectChanged) as refusal:
             ours = await self._own_write() if self.is_acknowledged else None

@@ -202,6 +202,10 @@ class DraftContent:
             content[gap.start - span.start : gap.stop - span.start] = await self.spooled.read(gap)
         return bytes(content)
 
+    async def publish_appended(self) -> Written | None:
+        """See `SpooledContent.publish_appended`."""
+        return await self.spooled.publish_appended() if self._stream is None else None
+
     async def publish(self, condition: Condition, attributes: Attributes) -> tuple[Written, Attributes]:
         """Make the object; then tell `published`.  Raises as `StreamingWriter.finish`, `SpooledContent.publish`.
 

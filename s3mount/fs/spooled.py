@@ -129,6 +129,15 @@ class SpooledContent:
 
     # -- to S3 ----------------------------------------------------------------------------------
 
+    async def publish_appended(self) -> Written | None:
+        """Send what was appended alone, its attributes stay; None where that cannot be.  Raises as `publish`."""
+        appender, span = self._tools.appender, self.extents.appended
+        if appender is None or span is None or span.length > self._largest_part:
+            return None
+        with contextlib.suppress(ObjectTooLarge, NotSupported):  # too often: rewritten it is new; or a Local Zone
+            return await self._append(appender, span)
+        return None
+
     async def publish(self, key: str, condition: Condition, attributes: Attributes) -> Written:
         """Make the object; tell `published` when it is there.
 
@@ -136,10 +145,6 @@ class SpooledContent:
             AlreadyExists, ObjectChanged: the condition does not hold, or the base is gone.
             SpoolFailed, StoreError.  Nothing is changed here, and nothing left in S3.
         """
-        appender, appended = self._tools.appender, self.extents.appended
-        if appender is not None and appended is not None and appended.length <= self._largest_part:
-            with contextlib.suppress(ObjectTooLarge, NotSupported):  # too often: rewritten it is new; or a Local Zone
-                return await self._append(appender, appended)
         writer, part_size = self._tools.streams.writer, self._tools.streams.part_size
         plan = plan_parts(self.size, self.extents.base_stop, self.extents.changes, part_size)
         if max((part.span.length for part in plan if not part.is_copy), default=0) > self._largest_part:
@@ -201,11 +206,7 @@ class SpooledContent:
             room.close()
 
     def published(self, found: ObjectStat) -> None:
-        """S3 has it as it is, as this version.
-
-        Raises:
-            ValueError: it has another size.
-        """
+        """S3 has it as it is, as this version.  Raises ValueError when that has another size."""
         if found.size != self.size:
             raise ValueError(f"{found.key!r} has {found.size} bytes in S3 and {self.size} here")
         self._base = found.id
