@@ -209,7 +209,7 @@ class DirectoryRenames:
         inodes = self._tree.inodes
         replaced = inodes.find(job.new_key)
         if replaced is not None:
-            inodes.orphan(replaced)
+            self._tree.orphan(replaced)
         for inode in inodes.below(job.old_key):
             if inode.is_orphan:
                 continue

@@ -12,6 +12,7 @@ INVARIANT: what is acknowledged was only appended to since it was saved, and is 
 INVARIANT: every object is written with the condition that nobody else wrote the key since `base` was seen.
 """
 
+import contextlib
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
@@ -19,16 +20,15 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from s3mount.core.attrs import ObjectStat
-from s3mount.errors import AlreadyExists, ObjectChanged, ObjectNotFound, SpoolFailed, SpoolFull
+from s3mount.errors import AlreadyExists, ObjectChanged, ObjectNotFound, S3MountError, SpoolFailed, SpoolFull
 from s3mount.fs.draft_content import DraftContent, DraftTools
 from s3mount.fs.spooled import SpooledContent
 from s3mount.store.writing import ANYTHING, NEW, PLAIN, Attributes, Condition, Written
 
 log = logging.getLogger(__name__)
 
-#: Of the metadata of objects that were acknowledged before they were there: which state they are.
-MARK = "s3mount-spool"
-#: Copies a version to another key, and returns what is there then.
+MARK = "s3mount-spool"  #: Metadata of objects that were acknowledged before they were there: which state they are.
+#: To another key; returns what is there then.
 Copy = Callable[[ObjectStat], Awaitable[ObjectStat]]
 
 
@@ -89,7 +89,7 @@ class Draft:
 
     @property
     def where(self) -> str:
-        """The spool's file, for messages."""
+        """The spool's file."""
         return self._content.spooled.where
 
     # -- changing and reading it ----------------------------------------------------------------
@@ -136,14 +136,19 @@ class Draft:
         async with self._lock:
             return await self._content.read(offset, length)
 
+    async def hold(self) -> None:
+        """Its name, and so its base, is about to go: who has it open reads on, if the base can be had."""
+        async with self._lock:
+            with contextlib.suppress(S3MountError):
+                await self._content.spooled.hold()
+
     # -- making it durable ----------------------------------------------------------------------
 
     async def fsync(self) -> None:
         """S3 has the file as it is now, whole; nothing if it had.
 
         Raises:
-            AlreadyExists: `is_exclusive`, and somebody else made it.
-            ObjectChanged: somebody else wrote it.
+            AlreadyExists, ObjectChanged: somebody else made it, and it `is_exclusive`; or wrote it.
             StoreError: it could not be written.
         """
         async with self._lock:
@@ -213,9 +218,7 @@ class Draft:
     async def move(self, copy: Copy) -> None:
         """Give it another key: the object is made durable, then copied, and nothing is written meanwhile.
 
-        Raises:
-            ObjectNotFound: it has no name any more.
-            As `fsync`, and what `copy` raises; then it has the key it had.
+        Raises as `fsync` and `copy`: it has the key it had; ObjectNotFound: it has none any more.
         """
         async with self._lock:
             await self._publish()

@@ -53,6 +53,8 @@ class FileRenames:
         async def copy(version: ObjectStat) -> ObjectStat:
             return await self._copies.copy(version, new_key, is_new=is_new)
 
+        if (open_there := self._drafts.find(new_path)) is not None:
+            await open_there.hold()
         if self._drafts.find(path) is not None:
             await self._drafts.rename(path, copy)
         else:
@@ -69,7 +71,7 @@ class FileRenames:
         tree = self._tree
         inode, replaced = tree.inodes.peek(path, found), tree.known(new_path)
         if replaced is not None and replaced is not inode:
-            tree.inodes.orphan(replaced)
+            tree.orphan(replaced)
         if inode is not None:
             tree.inodes.rewrite(inode, new_path, moved)
         tree.shown.moved(path, new_path)

@@ -34,6 +34,8 @@ ReadBase = Callable[[ObjectId, ByteRange], Awaitable[bytes]]
 _AT_ONCE = 8
 #: One read of the spool.
 _STEP = 1 * MIB
+#: Bytes that are worth a GET for who has a file open whose name is taken.
+MAX_HELD = 8 * MIB
 
 
 @dataclass(frozen=True)
@@ -81,8 +83,7 @@ class SpooledContent:
         Raises:
             SpoolFull, SpoolFailed: nothing that was there before is lost.
         """
-        if self._file is None:
-            self._file = await self._tools.spool.create()
+        self._file = self._file or await self._tools.spool.create()
         await self._file.write(offset, body)
         self.extents.write(ByteRange(offset, offset + size_of(body)))
 
@@ -110,6 +111,16 @@ class SpooledContent:
         if source is Source.LOCAL and self._file is not None:
             return b"".join([await self._file.read(step) for step in split(span, _STEP)])
         return await self._tools.read_base(self._base, span)
+
+    async def hold(self) -> None:
+        """Have here what only the base has, if it is not much.  Raises as `read` and `write`."""
+        missing = [span for span, source in self.extents.pieces(ByteRange(0, self.size)) if source is Source.BASE]
+        if not 0 < sum(span.length for span in missing) <= MAX_HELD:
+            return
+        self._file = self._file or await self._tools.spool.create()
+        for span in missing:
+            await self._file.write(span.start, [await self._tools.read_base(self._base, span)])
+            self.extents.fetched(span)
 
     def holds(self, span: ByteRange) -> bool:
         """Whether all bytes of a range were written, or are the base's."""
@@ -211,8 +222,7 @@ class SpooledContent:
         Raises:
             SpoolFull, SpoolFailed: it is not acknowledged.
         """
-        if self._file is None:
-            self._file = await self._tools.spool.create()
+        self._file = self._file or await self._tools.spool.create()
         old, changes = self.extents, tuple((start, stop) for start, stop in self.extents.changes)
         record = SpoolRecord(key, mark, self._base.etag, old.base_size, old.base_stop, old.size, changes)
         await self._file.keep(record)

@@ -46,7 +46,7 @@ class WrittenInodes:
         inode = self._inodes[draft]
         if inode.found is not None:
             inode.found = inode.found._replace(size=draft.size, mtime_s=draft.mtime_s)
-        self._tree.shown.written(inode.key)
+        self._tree.shown.written(inode)
 
     def saved(self, draft: Watched) -> None:
         """See `DraftWatch.saved`."""
@@ -59,7 +59,7 @@ class WrittenInodes:
             tree.cache.local.forget_file(old_key)
             replaced = tree.known(draft.key)
             if replaced is not None and replaced is not inode:
-                tree.inodes.orphan(replaced)
+                tree.orphan(replaced)
                 tree.cache.local.forget_file(draft.key)
             tree.shown.moved(old_key, draft.key)
         tree.inodes.rewrite(inode, draft.key, found)
@@ -72,8 +72,7 @@ class WrittenInodes:
         inode = self._inodes.get(draft)
         if inode is not None and not inode.is_orphan:
             self._tree.cache.local.forget_file(inode.key)
-            self._tree.shown.removed(inode.key)
-            self._tree.inodes.orphan(inode)
+            self._tree.orphan(inode)
 
     def ended(self, draft: Watched) -> None:
         """See `DraftWatch.ended`."""
