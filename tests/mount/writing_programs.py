@@ -67,7 +67,19 @@ steps = st.integers(0, 39).flatmap(
 )
 
 
+_START: Program = [("mkdir", "d"), ("mkdir", "f"), ("save", "a", (1, 10)), ("save", "d/a", (2, 5000))]
+_moments = st.sampled_from([0.0, 0.001, 0.002, 0.004, 0.008, 0.016])
+_deadly = _step("killed", _moments, st.one_of(*_on_names))
+
+
+def programs_with_kills(length: int) -> st.SearchStrategy[Program]:
+    """Programs in which daemons are killed, each in another call on names."""
+    each = st.tuples(st.lists(steps, min_size=length // 2, max_size=length), _deadly)
+    return st.lists(each, min_size=2, max_size=3).map(
+        lambda parts: _START + [step for before, kill in parts for step in (*before, kill)]
+    )
+
+
 def programs(length: int) -> st.SearchStrategy[Program]:
     """Programs of up to so many steps, on a tree that has something in it."""
-    start: Program = [("mkdir", "d"), ("mkdir", "f"), ("save", "a", (1, 10)), ("save", "d/a", (2, 5000))]
-    return st.lists(steps, min_size=length // 2, max_size=length).map(lambda program: start + program)
+    return st.lists(steps, min_size=length // 2, max_size=length).map(lambda program: _START + program)
