@@ -23,6 +23,7 @@ from s3mount.errors import DirectoryNotEmpty, NameNotFound, NotAllowed, ObjectCh
 from s3mount.fs.copies import Copies
 from s3mount.fs.drafts import Drafts
 from s3mount.fs.kept_directories import KeptDirectories
+from s3mount.fs.pinned import pinned
 from s3mount.fs.rename_job import RenameJob
 from s3mount.fs.tree import Tree
 from s3mount.store.base import MAX_PAGE, ObjectStore
@@ -76,23 +77,29 @@ class DirectoryRenames:
         try:
             if is_replacing:
                 await self._check_empty(job)
-            for draft in self._drafts.below(old_key):
-                await draft.fsync()
-            found = await self._listed(old_key, self._limit)
-            if len(found) > self._limit:
-                raise NotAllowed(f"{old_key!r} has more than {self._limit} keys: --rename-dir-limit")
-            if not found and not self._tree.cache.local.is_directory(old_key):
-                raise NameNotFound(f"nothing is below {old_key!r} any more")
-            await self._copy_all(job, found)
-            for draft in self._drafts.below(old_key):
-                await self._move_draft(job, draft.key)
-            await self._move_names(job)
+            async with pinned(self._drafts, self._drafts.below(old_key)):
+                await self._move(job)
             is_done = True
         finally:
             if not is_done and job.begun:
                 self._unfinished[old_key, new_key] = job
                 if len(self._unfinished) > _MAX_UNFINISHED:
                     del self._unfinished[next(iter(self._unfinished))]
+
+    async def _move(self, job: RenameJob) -> None:
+        old_key = job.old_key
+        for draft in self._drafts.below(old_key):
+            await draft.fsync()
+        found = await self._listed(old_key, self._limit)
+        if len(found) > self._limit:
+            raise NotAllowed(f"{old_key!r} has more than {self._limit} keys: --rename-dir-limit")
+        if not found and not self._tree.cache.local.is_directory(old_key):
+            raise NameNotFound(f"nothing is below {old_key!r} any more")
+        await self._copy_all(job, found)
+        for draft in self._drafts.below(old_key):
+            if self._drafts.find(draft.key) is draft:  # it was not removed meanwhile
+                await self._move_draft(job, draft.key)
+        await self._move_names(job)
 
     async def go_on(self, old_key: str, new_key: str) -> None:
         """As `rename`, of one that a daemon may have begun before it died."""

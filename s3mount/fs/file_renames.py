@@ -19,6 +19,7 @@ from s3mount.errors import StoreError
 from s3mount.fs.copies import Copies
 from s3mount.fs.drafts import Drafts
 from s3mount.fs.kept_directories import KeptDirectories
+from s3mount.fs.pinned import pinned
 from s3mount.fs.tree import Tree
 from s3mount.store.writing import Writer
 
@@ -55,8 +56,9 @@ class FileRenames:
 
         if (open_there := self._drafts.find(new_path)) is not None:
             await open_there.hold()
-        if self._drafts.find(path) is not None:
-            await self._drafts.rename(path, copy)
+        if (draft := self._drafts.find(path)) is not None:
+            async with pinned(self._drafts, [draft]):
+                await self._drafts.rename(path, copy)
         else:
             moved = await copy(found)
             await self._drafts.unlink(new_path)

@@ -85,6 +85,24 @@ async def test_an_unsaved_file_is_renamed(tmp_path: Path) -> None:
         assert await here.tree() == {"b": b"123"}
 
 
+@pytest.mark.parametrize(("path", "new_path"), [("d/a", "b"), ("d", "b")])
+async def test_a_last_close_in_the_middle_of_a_rename(tmp_path: Path, path: str, new_path: str) -> None:
+    """A file whose last handle is closed while it, or its directory, is renamed is found under the new name at once."""
+    store = FakeStore(latency_s=0.01)
+    writer = FakeWriter(store, latency_s=0.01)
+    store.put("d/", b"")
+    async with namespace(store, tmp_path, writer=writer) as here:
+        handle = await here.create("d/a", b"12")
+        await here.known(path, new_path)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(here.files.release, handle)  # as after the end of a mapping
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(here.rename, path, new_path)
+        new_file = new_path + path.replace("d/a", "").replace("d", "/a")
+        assert await here.read(new_file) == b"12"
+        assert {key for key in store.objects if key.endswith("a") or key == "b"} == {new_file}
+
+
 async def test_a_refused_upload_fails_the_rename(tmp_path: Path) -> None:
     """When S3 refuses the content of a file that is renamed unsaved, the rename fails, and the target stays."""
     store, writer = bucket("b")

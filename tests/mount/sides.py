@@ -80,8 +80,9 @@ class Side:
 
     def seek(self, number: int, offset: int, whence: int) -> int:
         descriptor = self.handle(number)
-        found = os.lseek(descriptor, offset, whence)
-        return -1 if os.path.isdir(descriptor) else found  # each file system counts its entries in its own way
+        if os.path.isdir(descriptor):
+            return 0  # each file system counts its entries in its own way
+        return os.lseek(descriptor, offset, whence)
 
     def ftruncate(self, number: int, size: int) -> None:
         os.ftruncate(self.handle(number), size)

@@ -118,7 +118,6 @@ class Twins:
             for root in (local, mount):
                 shutil.rmtree(root, ignore_errors=True)
 
-
     def _killed(self, run: "_Run", mount: Path, after_s: float, step: Step) -> None:
         """The daemon is killed a moment after a call began; before, all is closed, and what was removed is gone."""
         run.close_all()
@@ -294,7 +293,8 @@ class MountedTwins:
         n_before = len(served_by(self._mount))
         os.kill(self._mount.daemon_pid, signal.SIGKILL)
         wait_for_takeover(self._mount, n_before + 1)
-        time.sleep(_SERVED_S)
+        since = time.monotonic()
+        wait_until(lambda: time.monotonic() > since + _SERVED_S, 60, "a daemon that has worked for a while")
 
     def _objects(self, prefix: str) -> dict[str, bytes]:
         client, found = self._server.client, {}
