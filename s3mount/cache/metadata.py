@@ -128,6 +128,8 @@ class MetadataCache:
         if listing is None:
             return None
         entry = listing.entries.get(name)
+        if entry is not None and self.local.ghosts.has(directory_key, entry):
+            return None  # whether there is anything below it was not asked
         if entry is not None:
             return self.ages.record(path, entry.found, listing.asked_at)
         return self.ages.absence(path, listing.asked_at)
