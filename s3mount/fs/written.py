@@ -53,8 +53,9 @@ class WrittenInodes:
         inode, found = self._inodes.get(draft), draft.base
         if inode is None or found is None or inode.is_orphan:
             return
-        self._saved_at[draft] = self._tree.cache.now()
         tree, old_key = self._tree, inode.key
+        self._saved_at[draft] = tree.cache.now()
+        tree.cache.put(draft.key, found, self._saved_at[draft])  # what was known before counts no more, whatever comes
         if draft.key != old_key:
             tree.cache.local.forget_file(old_key)
             replaced = tree.known(draft.key)

@@ -106,6 +106,18 @@ async def test_a_last_close_in_the_middle_of_a_rename(tmp_path: Path, path: str,
         assert {key for key in store.objects if key.endswith("a") or key == "b"} == {new_file}
 
 
+async def test_a_renamed_file_is_there_after_other_renames(tmp_path: Path) -> None:
+    """A file that is renamed while it is written is found after its close, though its old directory was renamed, too."""
+    store, writer = bucket("a/", "c/")
+    async with namespace(store, tmp_path, writer=writer) as here:
+        handle = await here.create("a/b", b"12")
+        await here.known("c/a")
+        await here.rename("a/b", "c/a")
+        await here.rename("a", "d")
+        await here.close(handle)
+        assert await here.read("c/a") == b"12"
+
+
 async def test_who_has_a_replaced_file_open_goes_on(tmp_path: Path) -> None:
     """Who has a file open to change it, whose name another gets or that is removed, has its content and mode still."""
     store, writer = bucket("a", "b", "c")
