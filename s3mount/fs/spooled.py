@@ -34,8 +34,7 @@ ReadBase = Callable[[ObjectId, ByteRange], Awaitable[bytes]]
 _AT_ONCE = 8
 #: One read of the spool.
 _STEP = 1 * MIB
-#: Bytes that are worth a GET for who has a file open whose name is taken.
-MAX_HELD = 8 * MIB
+MAX_HELD = 8 * MIB  #: Bytes that are worth a GET for who has a file open whose name is taken.
 
 
 @dataclass(frozen=True)
@@ -65,6 +64,7 @@ class SpooledContent:
         self._tools = tools
         self._base = base.id if base else ObjectId("", "")
         self._file = file
+        self._making = trio.Lock()
         self.extents = extents or Extents(base.size if base else 0)
 
     @property
@@ -78,14 +78,14 @@ class SpooledContent:
         return str(self._file.path) if self._file else ""
 
     async def write(self, offset: int, body: Body) -> None:
-        """Bytes at an offset; beyond the end they leave zeros behind.
-
-        Raises:
-            SpoolFull, SpoolFailed: nothing that was there before is lost.
-        """
-        self._file = self._file or await self._tools.spool.create()
-        await self._file.write(offset, body)
+        """Bytes at an offset; beyond the end they leave zeros behind.  Raises SpoolFull, SpoolFailed."""
+        await (await self._local()).write(offset, body)
         self.extents.write(ByteRange(offset, offset + size_of(body)))
+
+    async def _local(self) -> SpoolFile:
+        async with self._making:  # parts of a stream are kept beside each other
+            self._file = self._file or await self._tools.spool.create()
+            return self._file
 
     async def truncate(self, size: int) -> None:
         """The file has that size now; where it grows it has zeros."""
@@ -117,9 +117,9 @@ class SpooledContent:
         missing = [span for span, source in self.extents.pieces(ByteRange(0, self.size)) if source is Source.BASE]
         if not 0 < sum(span.length for span in missing) <= MAX_HELD:
             return
-        self._file = self._file or await self._tools.spool.create()
+        file = await self._local()
         for span in missing:
-            await self._file.write(span.start, [await self._tools.read_base(self._base, span)])
+            await file.write(span.start, [await self._tools.read_base(self._base, span)])
             self.extents.fetched(span)
 
     def holds(self, span: ByteRange) -> bool:
@@ -222,10 +222,10 @@ class SpooledContent:
         Raises:
             SpoolFull, SpoolFailed: it is not acknowledged.
         """
-        self._file = self._file or await self._tools.spool.create()
+        file = await self._local()
         old, changes = self.extents, tuple((start, stop) for start, stop in self.extents.changes)
         record = SpoolRecord(key, mark, self._base.etag, old.base_size, old.base_stop, old.size, changes)
-        await self._file.keep(record)
+        await file.keep(record)
 
     async def forget(self) -> None:
         """What was acknowledged is in S3, or nobody wants it any more."""

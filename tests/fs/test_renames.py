@@ -107,7 +107,7 @@ async def test_a_last_close_in_the_middle_of_a_rename(tmp_path: Path, path: str,
 
 
 async def test_a_renamed_file_is_there_after_other_renames(tmp_path: Path) -> None:
-    """A file that is renamed while it is written is found after its close, though its old directory was renamed, too."""
+    """A file that is renamed while it is written is found after its close, though its old directory was renamed."""
     store, writer = bucket("a/", "c/")
     async with namespace(store, tmp_path, writer=writer) as here:
         handle = await here.create("a/b", b"12")
