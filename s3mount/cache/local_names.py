@@ -82,6 +82,16 @@ class LocalNames:
             return listed
         return [entry and _corrected(entry, names.get(entry.name)) for entry in listed]
 
+    def removed_below(self, directory_key: str) -> set[str]:
+        """Paths below a directory whose removal is on its way: S3 lists them still."""
+        return {
+            parent + name
+            for parent, names in self._names.items()
+            if parent.startswith(directory_key)
+            for name, known in names.items()
+            if known is _Special.REMOVED
+        }
+
     def is_directory(self, key: str) -> bool:
         """Whether a directory is there by what is known here."""
         return self._known(key.removesuffix(SEPARATOR)) is _Special.DIRECTORY

@@ -107,11 +107,7 @@ class MetadataCache:
         return isinstance(newest, Absence) and newest.asked_at >= since and newest is not self._answers.get(path)
 
     def recall(self, path: str, found: ObjectStat | None, asked_at: float) -> Record | None:
-        """The record that an inode stands for, when there was no room to keep it here.
-
-        Returns:
-            None when it has expired, or when anything is known here.
-        """
+        """The record of an inode that there was no room for; None when it has expired or anything is known here."""
         record = self.ages.record(path, found, asked_at)
         is_too_old = asked_at < self._not_before or record.expires_at <= self._timer()
         return None if is_too_old or self._newest(path) is not None else record
@@ -133,6 +129,8 @@ class MetadataCache:
         if listing is None:
             return None
         entry = listing.entries.get(name)
+        if entry is not None and self.local.ghosts.has(directory_key, entry):
+            return None  # whether there is anything below it was not asked
         if entry is not None:
             return self.ages.record(path, entry.found, listing.asked_at)
         return self.ages.absence(path, listing.asked_at)

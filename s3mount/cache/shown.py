@@ -1,7 +1,7 @@
 """Modes, owners and times that programs set: what S3 does not have of them is shown as long as the mount lives.
 
-They go with the name: a file that is renamed keeps them, one that is removed loses them.  A time belongs to one
-version, and goes when the file is written again; the rest stays.
+They go with the name: a file that is renamed keeps them, a name that is removed loses them; who has that file open
+goes on to see them.  A time belongs to one version, and goes when the file is written again; the rest stays.
 
 Bounded: the least recently used go first.
 """
@@ -41,25 +41,32 @@ class Shown:
 
 
 class ShownAttributes:
-    """By key; of a directory with its slash."""
+    """By key, of a directory with its slash; of what has no name any more by number."""
 
     def __init__(self) -> None:
         self._shown: LRUCache[str, Shown] = LRUCache(MAX_SHOWN)
+        self._nameless: LRUCache[int, Shown] = LRUCache(MAX_SHOWN)
 
     def set(self, inode: Inode, change: Shown) -> None:
         """A program set some of them."""
         if change == Shown():
             return
-        shown = self._shown.get(inode.key) or Shown()
+        shown = self._of(inode) or Shown()
         for name in ("mode", "uid", "gid", "mtime_s"):
             if (value := getattr(change, name)) is not None:
                 setattr(shown, name, value)
         shown.etag = inode.found.etag if inode.found else ""
-        self._shown[inode.key] = shown
+        if inode.is_orphan:
+            self._nameless[inode.ino] = shown
+        else:
+            self._shown[inode.key] = shown
+
+    def _of(self, inode: Inode) -> Shown | None:
+        return self._nameless.get(inode.ino) if inode.is_orphan else self._shown.get(inode.key)
 
     def applied(self, inode: Inode, attrs: FileAttrs) -> FileAttrs:
         """Attributes with what was set."""
-        if not self._shown or (shown := self._shown.get(inode.key)) is None:
+        if not (self._shown or self._nameless) or (shown := self._of(inode)) is None:
             return attrs
         mode = attrs.mode if shown.mode is None else attrs.mode & ~0o7777 | shown.mode
         is_this = inode.found is None or inode.found.etag == shown.etag
@@ -70,9 +77,9 @@ class ShownAttributes:
             mtime_s=shown.mtime_s if shown.mtime_s is not None and is_this else attrs.mtime_s,
         )
 
-    def written(self, key: str) -> None:
+    def written(self, inode: Inode) -> None:
         """A file was written: it has the time of that."""
-        if self._shown and (shown := self._shown.get(key)) is not None:
+        if (shown := self._of(inode)) is not None:
             shown.mtime_s = None
 
     def saved(self, key: str, etag: str) -> None:
@@ -112,11 +119,19 @@ class ShownAttributes:
         if shown is not None:
             self._shown[new_key] = shown
 
+    def orphaned(self, inode: Inode) -> None:
+        """What has the name of an inode that is no orphan yet is no longer that inode."""
+        shown = self._shown.pop(inode.key, None)
+        self._nameless.pop(inode.ino, None)
+        if shown is not None:
+            self._nameless[inode.ino] = shown
+
     def removed(self, key: str) -> None:
         """A name is gone."""
         self._shown.pop(key, None)
 
     def check_invariants(self) -> None:
         """Raises ValueError when more is kept than may be."""
-        if len(self._shown) > MAX_SHOWN:
-            raise ValueError(f"{len(self._shown)} names have attributes of their own")
+        for kept in self._shown, self._nameless:
+            if len(kept) > MAX_SHOWN:
+                raise ValueError(f"{len(kept)} names have attributes of their own")

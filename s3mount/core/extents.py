@@ -88,6 +88,10 @@ class Extents:
         if span.length:
             self._size = max(self._size, span.stop)
 
+    def fetched(self, span: ByteRange) -> None:
+        """Bytes of the base are here, too; all of them lie below the size."""
+        self._local.add(span)
+
     def truncate(self, size: int) -> None:
         """The file has that size now."""
         cut = ByteRange(size, max(size, self._size))

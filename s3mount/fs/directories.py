@@ -23,12 +23,13 @@ from s3mount.core.entry_pages import EntryPages
 from s3mount.core.fanout import DEFAULT_AHEAD_PAGES
 from s3mount.core.keys import SEPARATOR, child_key
 from s3mount.core.listing import Entry, HiddenKey, ListingFold, ListPage
+from s3mount.core.symlinks import shown_name
 from s3mount.core.tree import TreeDirectory
 from s3mount.fs.open_directory import OpenDirectory
 from s3mount.fs.pages import PageStream
 from s3mount.fs.scans import DirectoryScan
 from s3mount.fs.walks import SubtreeWalks
-from s3mount.store.base import Catalogue
+from s3mount.store.base import MAX_PAGE, Catalogue
 from s3mount.units import counted
 
 log = logging.getLogger(__name__)
@@ -111,12 +112,11 @@ class DirectoryLister:
                 self._cache.local.ghosts.forget(directory_key + entry.name)
 
     async def has_key(self, path: str) -> bool:
-        """Whether S3 has anything below a path.
-
-        Raises:
-            StoreError.
-        """
-        return not (await self._store.list_page(path + SEPARATOR, delimiter="", max_keys=1)).is_empty
+        """Whether S3 has anything below a path, but for what was removed here a moment ago.  Raises StoreError."""
+        going = self._cache.local.removed_below(path + SEPARATOR)
+        max_keys = min(len(going) + 1, MAX_PAGE)
+        page = await self._store.list_page(path + SEPARATOR, delimiter="", max_keys=max_keys)
+        return any(shown_name(found.key.removesuffix(SEPARATOR)) not in going for found in page.objects)
 
     def was_removed(self, path: str) -> bool:
         """Whether a directory was removed here, and may be a ghost."""

@@ -80,7 +80,7 @@ class DirectoryChanges:
         has_marker = await self._check_empty(key)
         inode = tree.inodes.find(key)
         if inode is not None:
-            tree.inodes.orphan(inode)
+            tree.orphan(inode)
         tree.shown.removed(key)
         removals.directory_removed(key)
         self._kept.removed(key)

@@ -26,10 +26,11 @@ from s3mount.fs.attribute_changes import AttributeChanges
 from s3mount.fs.copies import Copies
 from s3mount.fs.drafts import Drafts
 from s3mount.fs.kept_directories import KeptDirectories
+from s3mount.fs.pinned import pinned
 from s3mount.fs.rename_job import RenameJob
 from s3mount.fs.tree import Tree
 from s3mount.store.base import MAX_PAGE, ObjectStore
-from s3mount.store.writing import MAX_DELETES, Writer
+from s3mount.store.writing import Writer
 
 #: Copies at once: at 20 ms a thousand take 0.6 s.
 _AT_ONCE = 32
@@ -82,17 +83,8 @@ class DirectoryRenames:
         try:
             if is_replacing:
                 await self._check_empty(job)
-            for draft in self._drafts.below(old_key):
-                await draft.fsync()
-            found = await self._listed(old_key, self._limit)
-            if len(found) > self._limit:
-                raise NotAllowed(f"{old_key!r} has more than {self._limit} keys: --rename-dir-limit")
-            if not found and not job.copied and not self._tree.cache.local.is_directory(old_key):
-                raise NameNotFound(f"nothing is below {old_key!r} any more")
-            await self._copy_all(job, found)
-            for draft in self._drafts.below(old_key):
-                await self._move_draft(job, draft.key)
-            await self._move_names(job)
+            async with pinned(self._drafts, self._drafts.below(old_key)):
+                await self._move(job)
             is_done = True
         finally:
             if not is_done and job.begun:
@@ -101,6 +93,21 @@ class DirectoryRenames:
                 self._unfinished[old_key, new_key] = job
                 if len(self._unfinished) > _MAX_UNFINISHED:
                     del self._unfinished[next(iter(self._unfinished))]
+
+    async def _move(self, job: RenameJob) -> None:
+        old_key = job.old_key
+        for draft in self._drafts.below(old_key):
+            await draft.fsync()
+        found = await self._listed(old_key, self._limit)
+        if len(found) > self._limit:
+            raise NotAllowed(f"{old_key!r} has more than {self._limit} keys: --rename-dir-limit")
+        if not found and not job.copied and not self._tree.cache.local.is_directory(old_key):
+            raise NameNotFound(f"nothing is below {old_key!r} any more")
+        await self._copy_all(job, found)
+        for draft in self._drafts.below(old_key):
+            if self._drafts.find(draft.key) is draft:  # it was not removed meanwhile
+                await self._move_draft(job, draft.key)
+        await self._move_names(job)
 
     async def go_on(self, old_key: str, new_key: str) -> None:
         """As `rename`, of one that a daemon may have begun before it died."""
@@ -204,7 +211,7 @@ class DirectoryRenames:
         if is_moved_out:
             self._kept.keep(parent_key)
         try:
-            await self._delete(job)
+            await job.delete_copied(self._writer)
             is_gone = True
         finally:
             tree.cache.local.forget_removed(path)
@@ -222,7 +229,7 @@ class DirectoryRenames:
         inodes, moved = self._tree.inodes, {each[1].key: each for each in job.copied.values()}
         replaced = inodes.find(job.new_key)
         if replaced is not None:
-            inodes.orphan(replaced)
+            self._tree.orphan(replaced)
         for inode in inodes.below(job.old_key):
             if inode.is_orphan:
                 continue
@@ -234,15 +241,6 @@ class DirectoryRenames:
                 inodes.rewrite(inode, job.renamed(inode.key), known[1])
             else:
                 self._tree.note_change(inode)  # another host's doing
-
-    async def _delete(self, job: RenameJob) -> None:
-        left = sorted((key for key in job.copied if key not in job.deleted), reverse=True)  # markers come last
-        for start in range(0, len(left), MAX_DELETES):
-            keys = left[start : start + MAX_DELETES]
-            refused = await self._writer.delete_many(keys)
-            job.deleted.update(key for key in keys if key not in refused)
-            for error in refused.values():
-                raise error
 
     def check_invariants(self) -> None:
         """Raises ValueError when more failed renames are remembered than may be."""

@@ -12,6 +12,7 @@ INVARIANT: what is acknowledged was only appended to since it was saved, and is 
 INVARIANT: every object is written with the condition that nobody else wrote the key since `base` was seen.
 """
 
+import contextlib
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
@@ -19,15 +20,15 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from s3mount.core.attrs import ObjectStat
-from s3mount.errors import AlreadyExists, ObjectChanged, ObjectNotFound, SpoolFailed, SpoolFull
-from s3mount.fs.draft_attributes import MARK, DraftAttributes
+from s3mount.errors import AlreadyExists, ObjectChanged, ObjectNotFound, S3MountError, SpoolFailed, SpoolFull
+from s3mount.fs.draft_attributes import DraftAttributes, own_write
 from s3mount.fs.draft_content import DraftContent, DraftTools
 from s3mount.fs.spooled import SpooledContent
 from s3mount.store.writing import ANYTHING, NEW, PLAIN, Attributes, Condition, Written
 
 log = logging.getLogger(__name__)
 
-#: Copies a version to another key, and returns what is there then.
+#: To another key; returns what is there then.
 Copy = Callable[[ObjectStat], Awaitable[ObjectStat]]
 
 
@@ -86,7 +87,7 @@ class Draft:
 
     @property
     def where(self) -> str:
-        """The spool's file, for messages."""
+        """The spool's file."""
         return self._content.spooled.where
 
     # -- changing and reading it ----------------------------------------------------------------
@@ -132,13 +133,19 @@ class Draft:
         async with self._lock:
             return await self._content.read(offset, length)
 
+    async def hold(self) -> None:
+        """Its name, and so its base, is about to go: who has it open reads on, if the base can be had."""
+        async with self._lock:
+            with contextlib.suppress(S3MountError):
+                await self._content.spooled.hold()
+
     # -- making it durable ----------------------------------------------------------------------
 
     async def fsync(self) -> None:
         """S3 has the file as it is now, whole; nothing if it had.
 
         Raises:
-            AlreadyExists, ObjectChanged: somebody else made it (`is_exclusive`), or wrote it.
+            AlreadyExists, ObjectChanged: somebody else made it, and it `is_exclusive`; or wrote it.
             StoreError: it could not be written.
         """
         async with self._lock:
@@ -192,21 +199,12 @@ class Draft:
             attributes = await self._attributes.publish(self._tools.spool.streams.writer, self.key, mark)
             return await self._content.publish(self._condition, attributes)
         except (AlreadyExists, ObjectChanged) as refusal:
-            ours = await self._own_write() if self.is_acknowledged else None
+            ours = await own_write(self._tools.spool.streams.writer, self.key, mark, self.size) if mark else None
             if ours is not None:
                 return ours, attributes
             if isinstance(refusal, ObjectChanged) or self._is_exclusive:
                 raise
             raise ObjectChanged("somebody else made it", key=self.key, operation=refusal.operation) from refusal
-
-    async def _own_write(self) -> Written | None:
-        """The object that is there, if a daemon that died wrote it from this state."""
-        try:
-            found = await self._tools.spool.streams.writer.describe(self.key)
-        except ObjectNotFound:
-            return None
-        is_ours = found.attributes.metadata.get(MARK) == self._mark and found.stat.size == self.size
-        return Written(found.stat.id, found.stat.mtime_s) if is_ours else None
 
     @property
     def _condition(self) -> Condition:
@@ -219,9 +217,7 @@ class Draft:
     async def move(self, copy: Copy) -> None:
         """Give it another key: the object is made durable, then copied, and nothing is written meanwhile.
 
-        Raises:
-            ObjectNotFound: it has no name any more.
-            As `fsync`, and what `copy` raises; then it has the key it had.
+        Raises as `fsync` and `copy`: it has the key it had; ObjectNotFound: it has none any more.
         """
         async with self._lock:
             await self._publish()

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from s3mount.core.attrs import ObjectStat
 from s3mount.errors import ObjectNotFound
-from s3mount.store.writing import Attributes, Writer
+from s3mount.store.writing import Attributes, Writer, Written
 
 #: Of the metadata of objects that were acknowledged before they were there: which state they are.
 MARK = "s3mount-spool"
@@ -102,6 +102,16 @@ class DraftAttributes:
     def made(self, attributes: Attributes) -> None:
         """The object has these."""
         self._given = _without(attributes, ABOUT_CONTENT)
+
+
+async def own_write(writer: Writer, key: str, mark: str, size: int) -> Written | None:
+    """The object that is there, if a daemon that died wrote it from the acknowledged state with that mark."""
+    try:
+        found = await writer.describe(key)
+    except ObjectNotFound:
+        return None
+    is_ours = found.attributes.metadata.get(MARK) == mark and found.stat.size == size
+    return Written(found.stat.id, found.stat.mtime_s) if is_ours else None
 
 
 async def _carried_over(writer: Writer, key: str, given: Attributes) -> Attributes:

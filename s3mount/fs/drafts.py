@@ -246,5 +246,5 @@ class Drafts:
                 raise ValueError(f"{draft.key!r} is filed under {key!r}")
             if draft.users < 0 or not (draft.users or draft.is_acknowledged or draft in self._settler):
                 raise ValueError(f"{key!r} has {draft.users} users and is not acknowledged")
-        if any(not draft.is_orphan or not draft.users for draft in self._orphans):
+        if any(not draft.is_orphan or not (draft.users or draft in self._settler) for draft in self._orphans):
             raise ValueError("a draft is an orphan without a user, or with a name")

@@ -22,6 +22,7 @@ from s3mount.fs.attribute_changes import AttributeChanges
 from s3mount.fs.copies import Copies
 from s3mount.fs.drafts import Drafts
 from s3mount.fs.kept_directories import KeptDirectories
+from s3mount.fs.pinned import pinned
 from s3mount.fs.tree import Tree
 from s3mount.store.writing import Attributes, Writer
 
@@ -75,8 +76,11 @@ class FileRenames:
             return moved
 
         async with self._changes.held(path, new_path):
-            if self._drafts.find(path) is not None:
-                await self._drafts.rename(path, move)
+            if (open_there := self._drafts.find(new_path)) is not None:
+                await open_there.hold()
+            if (draft := self._drafts.find(path)) is not None:
+                async with pinned(self._drafts, [draft]):
+                    await self._drafts.rename(path, move)
             else:
                 await move(found)
                 await self._drafts.unlink(new_path)
@@ -93,7 +97,7 @@ class FileRenames:
         tree = self._tree
         inode, replaced = tree.inodes.peek(path, found), tree.known(new_path)
         if replaced is not None and replaced is not inode:
-            tree.inodes.orphan(replaced)
+            tree.orphan(replaced)
         if inode is not None:
             tree.inodes.rewrite(inode, new_path, moved)
         tree.shown.moved(path, new_path)

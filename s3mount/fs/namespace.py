@@ -197,11 +197,14 @@ class Namespace:
         found = (await self._names.named(path)).found
         if found is None:
             raise IsADirectory(f"{path!r} is a directory")
+        if (open_here := self._drafts.find(path)) is not None:
+            await open_here.hold()
         inode, draft = self._tree.inodes.peek(path, found), self._drafts.find(path)
         cache.local.add_removed(path)
-        if inode is not None and draft is None:
-            self._tree.inodes.orphan(inode)
-        self._tree.shown.removed(path)
+        if draft is None:
+            if inode is not None:
+                self._tree.orphan(inode)
+            self._tree.shown.removed(path)
         await self._drafts.unlink(path)
         if draft is None or draft.base is not None:
             self.removals.add(path, found.key, inode)

@@ -150,7 +150,7 @@ class NameProbe:
 
     async def _is_directory(self, path: str) -> bool:
         page = await self._first_page(path + SEPARATOR, 1)
-        return not page.is_empty
+        return not page.is_empty and (not self._lister.was_removed(path) or await self._lister.has_key(path))
 
     async def _first_page(self, prefix: str, max_keys: int, start_after: str = "") -> ListPage:
         """The first page with anything on it: some stores send empty ones before the last."""

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from s3mount.core.attrs import ObjectStat
+from s3mount.store.writing import MAX_DELETES, Writer
 
 
 @dataclass
@@ -37,3 +38,13 @@ class RenameJob:
         is_nested = len(common) in (len(sources), len(made))
         if is_nested and all(sources[key] == made[key] for key in common):
             self.begun.update(made)
+
+    async def delete_copied(self, writer: Writer) -> None:
+        """What was copied goes, markers last.  Raises the first StoreError of a key that is still there."""
+        left = sorted((key for key in self.copied if key not in self.deleted), reverse=True)
+        for start in range(0, len(left), MAX_DELETES):
+            keys = left[start : start + MAX_DELETES]
+            refused = await writer.delete_many(keys)
+            self.deleted.update(key for key in keys if key not in refused)
+            for error in refused.values():
+                raise error

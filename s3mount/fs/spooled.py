@@ -37,6 +37,7 @@ from s3mount.units import MIB
 ReadBase = Callable[[ObjectId, ByteRange], Awaitable[bytes]]
 #: One read of the spool.
 _STEP = 1 * MIB
+MAX_HELD = 8 * MIB  #: Bytes that are worth a GET for who has a file open whose name is taken.
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class SpooledContent:
         self._tools = tools
         self._base = base.id if base else ObjectId("", "")
         self._file = file
-        self._creating = trio.Lock()
+        self._making = trio.Lock()
         self.extents = extents or Extents(base.size if base else 0)
         self._tried = {self.extents.size} if file else set()  # sizes that S3's object may have by an append of ours
 
@@ -82,19 +83,13 @@ class SpooledContent:
         return str(self._file.path) if self._file else ""
 
     async def write(self, offset: int, body: Body) -> None:
-        """Bytes at an offset; beyond the end they leave zeros behind.
-
-        Raises:
-            SpoolFull, SpoolFailed: nothing that was there before is lost.
-        """
-        file = await self._made_file()
-        await file.write(offset, body)
+        """Bytes at an offset; beyond the end they leave zeros behind.  Raises SpoolFull, SpoolFailed."""
+        await (await self._local()).write(offset, body)
         self.extents.write(ByteRange(offset, offset + size_of(body)))
 
-    async def _made_file(self) -> SpoolFile:
-        async with self._creating:
-            if self._file is None:
-                self._file = await self._tools.spool.create()
+    async def _local(self) -> SpoolFile:
+        async with self._making:  # parts of a stream are kept beside each other
+            self._file = self._file or await self._tools.spool.create()
             return self._file
 
     async def truncate(self, size: int) -> None:
@@ -121,6 +116,16 @@ class SpooledContent:
         if source is Source.LOCAL and self._file is not None:
             return b"".join([await self._file.read(step) for step in split(span, _STEP)])
         return await self._tools.read_base(self._base, span)
+
+    async def hold(self) -> None:
+        """Have here what only the base has, if it is not much.  Raises as `read` and `write`."""
+        missing = [span for span, source in self.extents.pieces(ByteRange(0, self.size)) if source is Source.BASE]
+        if not 0 < sum(span.length for span in missing) <= MAX_HELD:
+            return
+        file = await self._local()
+        for span in missing:
+            await file.write(span.start, [await self._tools.read_base(self._base, span)])
+            self.extents.fetched(span)
 
     def holds(self, span: ByteRange) -> bool:
         """Whether all bytes of a range were written, or are the base's."""
@@ -216,12 +221,8 @@ class SpooledContent:
     # -- to disk --------------------------------------------------------------------------------
 
     async def keep(self, key: str, mark: str) -> None:
-        """Acknowledge what is there: see `SpoolFile.keep`.
-
-        Raises:
-            SpoolFull, SpoolFailed: it is not acknowledged.
-        """
-        file = await self._made_file()
+        """Acknowledge what is there: see `SpoolFile.keep`.  Raises SpoolFull, SpoolFailed: it is not."""
+        file = await self._local()
         old, changes = self.extents, tuple((start, stop) for start, stop in self.extents.changes)
         record = SpoolRecord(key, mark, self._base.etag, old.base_size, old.base_stop, old.size, changes)
         await file.keep(record)

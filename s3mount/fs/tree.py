@@ -76,6 +76,12 @@ class Tree:
             return None
         return self.inodes.peek(path if record.found else path + SEPARATOR, record.found)
 
+    def orphan(self, inode: Inode) -> None:
+        """Its name is gone, or another inode's; what holds it goes on with what it is and shows."""
+        if not inode.is_orphan:
+            self.shown.orphaned(inode)
+            self.inodes.orphan(inode)
+
     def note_change(self, inode: Inode) -> None:
         """A version that is gone contradicts what cache and kernel know of its name, and is not opened again."""
         self.cache.drop(inode.key)

@@ -49,7 +49,7 @@ class WrittenInodes:
         """Its size or content changed."""
         inode = self._inodes[draft]
         self._show(draft, inode)
-        self._tree.shown.written(inode.key)
+        self._tree.shown.written(inode)
         self._tree.stored.written(inode)
 
     def saved(self, draft: Watched) -> None:
@@ -57,13 +57,14 @@ class WrittenInodes:
         inode, found = self._inodes.get(draft), draft.base
         if inode is None or found is None or inode.is_orphan:
             return
-        self._saved_at[draft] = self._tree.cache.now()
         tree, old_key = self._tree, inode.key
+        self._saved_at[draft] = tree.cache.now()
+        tree.cache.put(draft.key, found, self._saved_at[draft])  # what was known before counts no more, whatever comes
         if draft.key != old_key:
             tree.cache.local.forget_file(old_key)
             replaced = tree.known(draft.key)
             if replaced is not None and replaced is not inode:
-                tree.inodes.orphan(replaced)
+                tree.orphan(replaced)
                 tree.cache.local.forget_file(draft.key)
             tree.shown.moved(old_key, draft.key)
         tree.inodes.rewrite(inode, draft.key, found)
@@ -76,8 +77,7 @@ class WrittenInodes:
         inode = self._inodes.get(draft)
         if inode is not None and not inode.is_orphan:
             self._tree.cache.local.forget_file(inode.key)
-            self._tree.shown.removed(inode.key)
-            self._tree.inodes.orphan(inode)
+            self._tree.orphan(inode)
 
     def ended(self, draft: Watched) -> None:
         """See `DraftWatch.ended`."""

@@ -1,10 +1,12 @@
 """Renames and hard links over a bucket in memory: what they cost, and what is there afterwards."""
 
+import stat
 from pathlib import Path
 
 import pytest
 import trio
 
+from s3mount.cache.shown import Shown
 from s3mount.errors import (
     AccessDenied,
     AlreadyExists,
@@ -14,6 +16,7 @@ from s3mount.errors import (
     NotAllowed,
     StoreFailure,
 )
+from s3mount.fs.drafts import Opening
 from s3mount.fs.namespace import NamespaceConfig
 from s3mount.store.conditions import Conditions
 from tests.fs.names_harness import GOOD, MountedNames, namespace
@@ -83,6 +86,58 @@ async def test_an_unsaved_file_is_renamed(tmp_path: Path) -> None:
         assert store.objects["b"][1] == b"123"
         assert (await here.mounted.walk("b")).ino == ino
         assert await here.tree() == {"b": b"123"}
+
+
+@pytest.mark.parametrize(("path", "new_path"), [("d/a", "b"), ("d", "b")])
+async def test_a_last_close_in_the_middle_of_a_rename(tmp_path: Path, path: str, new_path: str) -> None:
+    """A file whose last handle is closed while it, or its directory, is renamed is found under the new name at once."""
+    store = FakeStore(latency_s=0.01)
+    writer = FakeWriter(store, latency_s=0.01)
+    store.put("d/", b"")
+    async with namespace(store, tmp_path, writer=writer) as here:
+        handle = await here.create("d/a", b"12")
+        await here.known(path, new_path)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(here.files.release, handle)  # as after the end of a mapping
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(here.rename, path, new_path)
+        new_file = new_path + path.replace("d/a", "").replace("d", "/a")
+        assert await here.read(new_file) == b"12"
+        assert {key for key in store.objects if key.endswith("a") or key == "b"} == {new_file}
+
+
+async def test_a_renamed_file_is_there_after_other_renames(tmp_path: Path) -> None:
+    """A file that is renamed while it is written is found after its close, though its old directory was renamed."""
+    store, writer = bucket("a/", "c/")
+    async with namespace(store, tmp_path, writer=writer) as here:
+        handle = await here.create("a/b", b"12")
+        await here.known("c/a")
+        await here.rename("a/b", "c/a")
+        await here.rename("a", "d")
+        await here.close(handle)
+        assert await here.read("c/a") == b"12"
+
+
+async def test_who_has_a_replaced_file_open_goes_on(tmp_path: Path) -> None:
+    """Who has a file open to change it, whose name another gets or that is removed, has its content and mode still."""
+    store, writer = bucket("a", "b", "c")
+    async with namespace(store, tmp_path, writer=writer) as here:
+        handles, inos = [], []
+        for name in "bc":
+            attrs = await here.mounted.walk(name)
+            inos.append(attrs.ino)
+            handles.append(await here.files.open(attrs.ino, Opening(is_random=True), 0))
+            here.files.show(attrs.ino, Shown(mode=0o600))
+        await here.rename("a", "b")
+        await here.unlink("c")
+        await here.names.sync()
+        here.files.show((await here.mounted.walk("b")).ino, Shown(mode=0o755))
+        for handle, ino, content in zip(handles, inos, (b"b", b"c"), strict=True):
+            assert bytes(await here.mounted.read(handle, 0, 9)) == content
+            attrs = await here.mounted.fs.getattr(ino)
+            assert (stat.S_IMODE(attrs.mode), attrs.nlink) == (0o600, 0)
+            await here.close(handle)
+        assert await here.tree() == {"b": b"a"}
 
 
 async def test_a_refused_upload_fails_the_rename(tmp_path: Path) -> None:

@@ -11,11 +11,12 @@ from hypothesis import Phase, given, settings
 from s3mount.units import MIB
 from tests.mount.sides import Local, Side
 from tests.mount.twins import MountedTwins, Program, Twins, forget
-from tests.mount.writing_programs import programs
+from tests.mount.writing_programs import programs, programs_with_kills
 from tests.support.servers import Server
 
-#: What CI has time for: about 1,500 steps, and as many looks at the results; `make writes` goes on.
-_EXAMPLES = 20
+#: What CI has time for here, some 1,000 steps; `make writes` goes on.  tests/fs/test_programs.py has 10,000 in memory.
+_EXAMPLES = 10
+_WITH_KILLS = 1
 
 
 def between_directories(work: Path, side: type[Side]) -> Twins:
@@ -78,7 +79,12 @@ _ONCE_WRONG: tuple[Program, ...] = (
     [("pwrite", 0, (3, 39), 30), ("open", "a", os.O_RDONLY)],
     [("ftruncate", 0, 11_000_000), ("map_and_close", 0, (206, 4097), 20), ("truncate", "a", 4097)],
     [("append", "b", (224, 4097)), ("append", "b", (1, 31)), ("truncate", "b", 70_000)],
-)
+    [("save", "a", (1, 10)), ("save", "b", (2, 5000)), ("open", "a", os.O_RDWR), ("rename", "b", "a"),
+     ("ftruncate", 0, 4096), ("pread", 0, 4096, 0)],
+    [("save", "a", (1, 10)), ("open", "a", os.O_RDWR), ("chmod", "a", 0o400), ("unlink", "a"), ("fstat", 0)],
+    [("mkdir", "d"), ("open", "d/e", os.O_RDWR | os.O_CREAT), ("pwrite", 0, (250, 54), 300_000),
+     ("map_and_close", 0, (97, 4097), 4095), ("rename", "d/e", "b"), ("lstat", "b")],
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -99,11 +105,24 @@ def test_what_was_wrong_once(twins: Twins, program: Program) -> None:
 
 @pytest.mark.mount
 @pytest.mark.server
+def test_a_daemon_that_is_killed(twins: Twins) -> None:
+    """A daemon killed in the middle of a call on names has done it, or the next one does; nothing closed is lost."""
+
+    @settings(max_examples=_WITH_KILLS, derandomize=True, phases=[Phase.generate])
+    @given(programs_with_kills(30))
+    def run(program: Program) -> None:
+        twins.run(program)
+
+    run()
+
+
+@pytest.mark.mount
+@pytest.mark.server
 def test_a_mount_does_not_differ(twins: Twins) -> None:
     """Whatever a program does, a mount and a local directory give it the same, and S3 has each closed file."""
 
     @settings(max_examples=_EXAMPLES, derandomize=True, report_multiple_bugs=False)
-    @given(programs(40))
+    @given(programs(100))
     def run(program: Program) -> None:
         twins.run(program)
 

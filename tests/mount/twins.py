@@ -9,8 +9,10 @@ import ast
 import contextlib
 import os
 import shutil
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from tests.support.content import make_content
 from tests.support.mounts import Mount, aws_environment, mounted
 from tests.support.processes import wait_until
 from tests.support.servers import Server, seaweedfs
+from tests.support.takeover import served_by, wait_for_takeover
 
 Step = tuple[Any, ...]
 Program = list[Step]
@@ -30,6 +33,8 @@ Objects = Callable[[str], dict[str, bytes]]
 _CONTENT = make_content("twins", (8 << 20) + 256)
 #: What is appended to an object is in S3 a second after the last close; here the machine may be busy.
 _LATE_S = 20
+#: After daemons that died sooner the mounter waits longer and longer.
+_SERVED_S = 1.1
 #: Calls whose first argument is a descriptor.
 _ON_HANDLES = frozenset({
     "dup", "close", "read", "pread", "write", "pwrite", "seek", "ftruncate", "allocate", "fsync", "fdatasync",
@@ -62,6 +67,7 @@ class Twins:
 
     Args:
         remount: ends the mount and begins it anew; returns when it answers.
+        kill: kills the daemon; another one takes over.
         objects: another S3 client; None where there is no S3.
         side: the mount's, another one to test the comparison itself.
     """
@@ -73,8 +79,10 @@ class Twins:
         remount: Callable[[], None] = lambda: None,
         objects: Objects | None = None,
         side: type[Side] = Side,
+        kill: Callable[[], None] = lambda: None,
     ) -> None:
         self._roots = local, mount
+        self._kill = kill
         self._remount = remount
         self._objects = objects
         self._side = side
@@ -96,6 +104,10 @@ class Twins:
                     run.close_all()
                     self._remount()
                     forget(local)
+                elif step[0] == "killed":
+                    self._killed(run, mount, *step[1:])
+                    forget(local)
+                    run.compare()
                 else:
                     run.step(step)
             run.close_all()
@@ -104,6 +116,19 @@ class Twins:
             run.let_go()
             for root in (local, mount):
                 shutil.rmtree(root, ignore_errors=True)
+
+    def _killed(self, run: "_Run", mount: Path, after_s: float, step: Step) -> None:
+        """The daemon is killed a moment after a call began; before, all is closed, and what was removed is gone."""
+        run.close_all()
+        directory = os.open(mount, os.O_RDONLY)
+        os.fsync(directory)
+        os.close(directory)
+        killer = threading.Timer(after_s, self._kill)
+        killer.start()
+        try:
+            run.step(step)
+        finally:
+            killer.join()
 
 
 class _Run:
@@ -240,7 +265,7 @@ class MountedTwins:
         local = self._directory / "local"
         local.mkdir()
         self._begin()
-        return Twins(local, self._mount.path, self._remount, self._objects)
+        return Twins(local, self._mount.path, self._remount, self._objects, kill=self._kill)
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
@@ -262,6 +287,12 @@ class MountedTwins:
         log = self._directory / "s3mount.log"  # that the next mount answers is read in a new one
         log.rename(log.with_suffix(f".{self._remounts}"))
         self._begin()
+
+    def _kill(self) -> None:
+        n_before = len(served_by(self._mount))
+        os.kill(self._mount.daemon_pid, signal.SIGKILL)
+        wait_for_takeover(self._mount, n_before + 1)
+        threading.Event().wait(_SERVED_S)  # by the mounter's clock; nothing tells of it
 
     def _objects(self, prefix: str) -> dict[str, bytes]:
         client, found = self._server.client, {}

@@ -48,13 +48,15 @@ _on_handles = (
     _step("map_and_close", handles, contents, offsets), _step("child_writes", handles, contents),
     _step("child_starts", handles), _step("child_ends", handles, contents),
 )  # fmt: skip
-_on_names = (
+_alone = (
     _step("stat", paths), _step("lstat", paths), _step("list", paths), *[_step("load", paths)] * 2,
-    *[_step("save", paths, contents)] * 3, _step("append", paths, contents), _step("truncate", paths, offsets),
     *[_step("mkdir", paths)] * 2, _step("rmdir", paths), _step("unlink", paths), _step("remove_tree", paths),
     *[_step("rename", paths, paths)] * 4, _step("rename_new", paths, paths), *[_step("link", paths, paths)] * 2,
     _step("symlink", st.sampled_from(["a", "d", "e/a", "nowhere"]), paths), _step("readlink", paths),
     _step("chmod", paths, modes), _step("utime", paths, times),
+)  # fmt: skip
+_on_names = (
+    *_alone, *[_step("save", paths, contents)] * 3, _step("append", paths, contents), _step("truncate", paths, offsets),
 )  # fmt: skip
 _big = st.sampled_from([(0, 5 << 20), (7, (5 << 20) + 1), (1, 6_000_000), (3, 8 << 20)])
 _far = st.sampled_from([(5 << 20) - 1, 5 << 20, 11_000_000])
@@ -67,7 +69,20 @@ steps = st.integers(0, 39).flatmap(
 )
 
 
+_START: Program = [("mkdir", "d"), ("mkdir", "f"), ("save", "a", (1, 10)), ("save", "d/a", (2, 5000))]
+_moments = st.sampled_from([0.0, 0.001, 0.002, 0.004, 0.008, 0.016])
+#: What a daemon may die in; files that are being written die with it.
+_deadly = _step("killed", _moments, st.one_of(*_alone))
+
+
+def programs_with_kills(length: int) -> st.SearchStrategy[Program]:
+    """Programs in which daemons are killed, each in another call on names."""
+    each = st.tuples(st.lists(steps, min_size=length // 2, max_size=length), _deadly)
+    return st.lists(each, min_size=2, max_size=3).map(
+        lambda parts: _START + [step for before, kill in parts for step in (*before, kill)]
+    )
+
+
 def programs(length: int) -> st.SearchStrategy[Program]:
     """Programs of up to so many steps, on a tree that has something in it."""
-    start: Program = [("mkdir", "d"), ("mkdir", "f"), ("save", "a", (1, 10)), ("save", "d/a", (2, 5000))]
-    return st.lists(steps, min_size=length // 2, max_size=length).map(lambda program: start + program)
+    return st.lists(steps, min_size=length // 2, max_size=length).map(lambda program: _START + program)

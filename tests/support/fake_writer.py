@@ -33,6 +33,7 @@ from s3mount.store.writing import (
     PartPage,
     Upload,
     UploadPage,
+    Writer,
     Written,
 )
 from tests.support.fake_store import FakeStore
@@ -208,7 +209,7 @@ class FaultyWriter:
         fault: gets (method, key, number of this call).
     """
 
-    def __init__(self, writer: FakeWriter, fault: Callable[[str, str, int], Loss | None]) -> None:
+    def __init__(self, writer: Writer, fault: Callable[[str, str, int], Loss | None]) -> None:
         self._writer = writer
         self._fault = fault
         self.calls = 0
