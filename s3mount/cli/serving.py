@@ -90,7 +90,7 @@ def _serve(
     try:
         with logging_to(config.log, is_foreground=is_foreground, pid=log_pid) as log_sink:
             try:
-                runtime.run(config, parent, keeper, log_sink)
+                is_saved = runtime.run(config, parent, keeper, log_sink)
             except S3MountError as error:
                 log.log(logging.ERROR, "%s", exits.line_for(error))
                 raise
@@ -103,7 +103,7 @@ def _serve(
         elif config.log.is_off or config.log.directory is not None:
             click.echo(f"s3mount: {outcome.message}", err=True)  # the log went elsewhere
         return outcome.code
-    return exits.ExitCode.OK
+    return exits.ExitCode.OK if is_saved else exits.ExitCode.NOT_SAVED
 
 
 def fail(error: S3MountError) -> int:

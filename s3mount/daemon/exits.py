@@ -29,6 +29,8 @@ class ExitCode(IntEnum):
     ENDPOINT = 7
     #: The mount was made but did not answer.
     NOT_ANSWERING = 8
+    #: It was unmounted, and not all that was written is in S3; the log names it.
+    NOT_SAVED = 9
 
 
 class Verdict(NamedTuple):

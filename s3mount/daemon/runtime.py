@@ -56,11 +56,14 @@ class Readiness(Protocol):
         ...
 
 
-def run(config: MountConfig, readiness: Readiness, keeper: Keeper, own_log: Log) -> None:
+def run(config: MountConfig, readiness: Readiness, keeper: Keeper, own_log: Log) -> bool:
     """Serve one mount until it is unmounted or a signal asks to stop.
 
     Args:
         own_log: of this process.
+
+    Returns:
+        Whether all that was written is in S3; the log names what is not.
 
     Raises:
         StartupError, StoreError: the mount could not be made; nothing stays mounted.
@@ -69,12 +72,12 @@ def run(config: MountConfig, readiness: Readiness, keeper: Keeper, own_log: Log)
         mountpoint.check(config.fuse)
     keep_memory(config.read.budget_bytes)
     try:
-        trio.run(_run, config, readiness, keeper, own_log)
+        return trio.run(_run, config, readiness, keeper, own_log)
     except BaseExceptionGroup as group:
         raise sole_cause(group) from group
 
 
-async def _run(config: MountConfig, readiness: Readiness, keeper: Keeper, own_log: Log) -> None:
+async def _run(config: MountConfig, readiness: Readiness, keeper: Keeper, own_log: Log) -> bool:
     async with components(config, keeper) as parts:
         if keeper.region is None:
             gc.collect()
@@ -111,6 +114,7 @@ async def _run(config: MountConfig, readiness: Readiness, keeper: Keeper, own_lo
                 keeper.stopping(_patience_s(parts))
             parts.notifier.close()
         _log_summary(parts, "handed over" if was_handed_over else "unmounted")
+    return parts.writing is None or parts.writing.is_saved
 
 
 async def _announce(config: MountConfig, readiness: Readiness, keeper: Keeper, parts: Components) -> None:

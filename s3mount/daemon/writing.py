@@ -64,6 +64,7 @@ class Writing:
     Attributes:
         attempts: its requests.
         statistics: what counts, by a name for the log.
+        is_saved: all that was written is in S3, as far as `save` knows.
     """
 
     def __init__(
@@ -83,6 +84,8 @@ class Writing:
         self._records = records
         self.left = left
         self.statistics = statistics
+        self.is_saved = True
+        self._has_ended = False
 
     @property
     def unsaved(self) -> list[str]:
@@ -104,17 +107,23 @@ class Writing:
         await self.save()
 
     async def save(self) -> None:
-        """Save what is not in S3 as it is."""
+        """Save what is not in S3 as it is, once, unless it is cancelled: what was refused is not asked for again."""
+        if self._has_ended:
+            return
         with trio.move_on_after(_SAVE_S) as limit:
             try:
                 await self.names.sync()
             except StoreError as error:
                 log.warning("not all that was removed is gone in S3: %s", error)
+                self.is_saved = False
             failed = await self._drafts.finish()
             if failed:
                 log.error("not in S3: %s", _some(failed))
+                self.is_saved = False
         if limit.cancelled_caught:
             log.error("uploads did not end within %g s: %s", _SAVE_S, _some(self.unsaved))
+            self.is_saved = False
+        self._has_ended = True
 
     async def close(self) -> None:
         """Let go of everything; uploads that go on are aborted."""

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 _STOP_S = 15.0
 #: Seconds from the kill of a daemon that hangs until it is not waited for: it may be stuck in the kernel.
 _DIE_S = 2.0
-_NOT_ANSWERING = 8  # ExitCode
+_NOT_ANSWERING = 8  # ExitCode; also of a daemon killed while it saved: it has not told what is not in S3
 
 
 class Mounter:
@@ -92,8 +92,7 @@ class Mounter:
     @property
     def _is_watched(self) -> bool:
         """The one that serves is ready or comes after one that was, and nothing is about to happen to it."""
-        is_due = self._abandon_at == self._kill_at == math.inf
-        return is_due and self._device is not None and self._crew.facts is not None
+        return self._abandon_at == self._kill_at == math.inf and None not in (self._device, self._crew.facts)
 
     def _wait(self) -> None:
         """Until something happens, or it is time to do something."""
@@ -234,7 +233,8 @@ class Mounter:
         if self._device is None or self._crew.facts is None:
             self._code = code
         elif code == 0 or self._is_stopping or not self._device.is_mounted():
-            self._code = max(code, 0) if daemon.serving_since is not None else 0
+            told = _NOT_ANSWERING if self._is_stopping and code == -signal.SIGKILL else max(code, 0)
+            self._code = told if daemon.serving_since is not None else 0
         else:
             self._silent_at = self._clock()
             self._crew.bury(code)

@@ -29,6 +29,7 @@ def test_codes_are_stable() -> None:
         "ACCESS": 6,
         "ENDPOINT": 7,
         "NOT_ANSWERING": 8,
+        "NOT_SAVED": 9,
     }
 
 
