@@ -54,9 +54,11 @@ GRANTED = (
 def granted_for(options: Collection[str]) -> InitFlag:
     """What a mount with these options may have: where the kernel checks permissions, bind mounts with mapped ids, too.
 
-    Where it does not, the kernel refuses the whole connection for that flag.
+    Where it does not, the kernel refuses the whole connection for that flag.  With the flag it does not say who asks,
+    so libfuse could not turn others away (`allow_root`).
     """
-    return GRANTED | InitFlag.ALLOW_IDMAP if "default_permissions" in options else GRANTED
+    is_for_all = {"default_permissions", "allow_other"} <= set(options)
+    return GRANTED | InitFlag.ALLOW_IDMAP if is_for_all else GRANTED
 
 
 _OPCODE = 26

@@ -165,10 +165,13 @@ def test_no_second_half_without_its_flag() -> None:
 
 
 def test_mapped_ids_where_the_kernel_checks_permissions() -> None:
-    """ALLOW_IDMAP is wished for with default_permissions only: else the kernel refuses the connection."""
+    """ALLOW_IDMAP is wished for with default_permissions only, else the kernel refuses the connection; and not with
+    allow_root, for libfuse would not know who is root.
+    """
     assert granted_for({"default_permissions", "allow_other"}) == GRANTED | InitFlag.ALLOW_IDMAP
     assert granted_for({"ro"}) == GRANTED
-    wishes = Wishes(flags=granted_for({"default_permissions"}))
+    assert granted_for({"default_permissions", "allow_root"}) == GRANTED
+    wishes = Wishes(flags=granted_for({"default_permissions", "allow_other"}))
     assert settled(RECORDED, wishes).reply.flags & InitFlag.ALLOW_IDMAP
     assert not settled(KERNELS["7.36"], wishes).reply.flags & InitFlag.ALLOW_IDMAP
 
