@@ -13,7 +13,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,12 +61,18 @@ class Growth(NamedTuple):
 Looks = dict[str, list[Look]]
 
 
+def opened_by(pid: int) -> Iterator[str]:
+    """What its descriptors are of; those that it closes meanwhile are left out."""
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):
+            yield os.readlink(path)
+
+
 def look(pid: int) -> Look | None:
     """None when it has ended."""
     try:
         status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
-        opened = [os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir()]
-        n_others = sum("/cache/" not in path for path in opened)
+        n_others = sum("/cache/" not in path for path in opened_by(pid))
         return Look(int(status.partition("VmRSS:")[2].split()[0]) / 1024, n_others)
     except (OSError, IndexError):
         return None
