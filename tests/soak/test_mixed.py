@@ -1,7 +1,8 @@
 """An hour of mixed work on mounts with a cache and --rw: memory and descriptors of all their processes stay the same.
 
-MIXED_SECONDS sets how long (default 600; an hour is 3600), MIXED_SHARE what part of its time the program of each
-mount works.  One mount keeps its daemon to the end; the daemon of the other is replaced again and again.
+MIXED_SECONDS sets how long (default 600; an hour is 3600; less says little of memory), MIXED_SHARE what part of its
+time the program of each mount works.  One mount keeps its daemon to the end; the daemon of the other is replaced again
+and again.
 """
 
 import itertools
@@ -90,8 +91,10 @@ def growth(looks: list[Look]) -> Growth:
     def median(some: list[Look]) -> Look:
         return Look(*(statistics.median(values) for values in zip(*some, strict=True)))
 
-    quarter = len(looks) // 4
-    return Growth(median(looks[quarter : 2 * quarter]), median(looks[-quarter:]), max(each.rss_mib for each in looks))
+    quarter = max(1, len(looks) // 4)
+    return Growth(
+        median(looks[quarter : 2 * quarter] or looks), median(looks[-quarter:]), max(each.rss_mib for each in looks)
+    )
 
 
 @contextmanager
