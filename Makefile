@@ -21,7 +21,7 @@ check:       ## style, types, layering, size caps
 	@$(VENV)/bin/lint-imports
 	@$(PY) -m pytest -q -p no:cacheprovider tests/check
 
-soak:        ## 20 minutes of readers under faults (SOAK_SECONDS), the disk cache, the units under a systemd, 100 mounts
+soak:        ## 20 minutes of readers under faults (SOAK_SECONDS), 10 of mixed work (MIXED_SECONDS), the disk cache, takeovers, the units under a systemd, 100 mounts
 	@.ci/prepare test
 	@$(PY) -m pytest -m soak -s -o addopts="--strict-markers --strict-config -ra" -o faulthandler_timeout=0 --ignore=tests/soak/test_writes.py tests/soak
 

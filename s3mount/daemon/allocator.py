@@ -8,7 +8,8 @@ may run before, the command also says so before the interpreter starts (`cli.ent
 
 A heap has holes: what is free in it lies between what is used, and a hole is of no use to what is larger.  With all of
 the budget in use the process was twice as large as what it used (measured).  `HeapLimit` looks at the process's
-size as parts arrive, and gives all holes back when it is over its limit.
+size as parts arrive, and gives all holes back when it is over its limit.  Below it they would stay for good: a process
+that does little would be as large in its second hour as the limit lets it (seen).  So it gives them back then, too.
 
 Another C library without mallopt(3) is left alone.
 """
@@ -17,8 +18,11 @@ import ctypes
 import gc
 import logging
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
+
+import trio
 
 from s3mount.units import MIB
 
@@ -35,6 +39,10 @@ _MMAP_THRESHOLD = 32 * MIB
 _LOOK_EVERY = 8 * MIB
 #: Growth from one trim to the next: each costs some milliseconds, and page faults afterwards.
 _STEP = 32 * MIB
+#: Seconds from one look at what the process does to the next, and the share of a processor up to which that is little:
+#: what is given back must be faulted in again, at a quarter of a second for each GiB.
+_REST_S = 120.0
+_LITTLE = 0.25
 _PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -81,7 +89,7 @@ class HeapStatistics:
 
 
 class HeapLimit:
-    """Trims the heap while the process is larger than it should be.
+    """Trims the heap while the process is larger than it should be, and while it rests.
 
     INVARIANT: after a look the process is no larger than the limit, or by at most `_STEP` larger than what it was
     after the last trim, that is than what it uses.
@@ -109,6 +117,15 @@ class HeapLimit:
             resident = resident_bytes()
             self._next_trim_at = resident + _STEP
         self._next_trim_at = max(self._limit, min(self._next_trim_at, resident + _STEP))
+
+    async def rest(self) -> None:
+        """Give holes back whenever the process has done little for a while; until cancelled."""
+        while True:
+            used_s = time.process_time()
+            await trio.sleep(_REST_S)
+            if time.process_time() - used_s < _LITTLE * _REST_S:
+                _trim_heap()
+                self._trims += 1
 
     def statistics(self) -> HeapStatistics:
         """A snapshot of the counters."""

@@ -64,6 +64,9 @@ def run(config: MountConfig, readiness: Readiness, keeper: Keeper, own_log: Log)
     Args:
         own_log: of this process.
 
+    Returns:
+        Whether all that was written is in S3; the log names what is not.
+
     Raises:
         StartupError, StoreError: the mount could not be made; nothing stays mounted.
     """

@@ -136,7 +136,8 @@ async def components(config: MountConfig, keeper: Keeper) -> AsyncIterator[Compo
             lister.remember_page(root_key, connection.root_page, connection.root_asked_at)
         budget = ByteBudget(config.read.budget_bytes)
         watch = MemoryWatch(budget, MemoryUse(), keeper)
-        grew = _growth(HeapLimit(config.read.memory_target), watch)
+        heap = HeapLimit(config.read.memory_target)
+        grew = _growth(heap, watch)
         probe = NameProbe(store, lister, may_list=config.s3.may_list)
         resolver = Resolver(probe, cache, MissCounter(lister, nursery))
         notifier, waits = ThreadNotifier(), ReaderWaits()
@@ -162,6 +163,7 @@ async def components(config: MountConfig, keeper: Keeper) -> AsyncIterator[Compo
         quarantine = Quarantine(operations, keeper.marks, filesystem)
         quarantine.take_over(by_own_fault=keeper.is_to_blame)
         nursery.start_soon(watch.run, filesystem)
+        nursery.start_soon(heap.rest)
         on_demand = _on_demand(config, store, resolver, disk, budget)
         yield Components(
             operations, boundary, filesystem, notifier, guarded, budget, disk, watch, connection.region, *on_demand,

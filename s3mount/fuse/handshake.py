@@ -15,6 +15,7 @@ INVARIANT: the reply has no flag that the kernel did not offer, and no write is 
 """
 
 import struct
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import IntFlag
 from typing import NamedTuple
@@ -36,6 +37,7 @@ class InitFlag(IntFlag):
     CACHE_SYMLINKS = 1 << 23
     INIT_EXT = 1 << 30
     HAS_RESEND = 1 << 39
+    ALLOW_IDMAP = 1 << 40
 
 
 #: What libfuse itself asks for, and three more: symbolic links are cached, directory operations run in
@@ -47,6 +49,17 @@ GRANTED = (
     | InitFlag.DO_READDIRPLUS | InitFlag.ASYNC_DIO | InitFlag.PARALLEL_DIROPS | InitFlag.MAX_PAGES
     | InitFlag.CACHE_SYMLINKS | InitFlag.INIT_EXT | InitFlag.HAS_RESEND
 )  # fmt: skip
+
+
+def granted_for(options: Collection[str]) -> InitFlag:
+    """What a mount with these options may have: where the kernel checks permissions, bind mounts with mapped ids, too.
+
+    Where it does not, the kernel refuses the whole connection for that flag.  With the flag it does not say who asks,
+    so libfuse could not turn others away (`allow_root`).
+    """
+    is_for_all = {"default_permissions", "allow_other"} <= set(options)
+    return GRANTED | InitFlag.ALLOW_IDMAP if is_for_all else GRANTED
+
 
 _OPCODE = 26
 _MAJOR = 7

@@ -29,7 +29,7 @@ import trio
 from s3mount.errors import FuseUnavailable
 from s3mount.fuse import passed
 from s3mount.fuse.device import introduce, mount
-from s3mount.fuse.handshake import RESEND, InitFlag, InitRequest, Wishes
+from s3mount.fuse.handshake import RESEND, InitFlag, InitRequest, Wishes, granted_for
 from s3mount.fuse.operations import Operations
 from s3mount.fuse.options import FuseConfig
 
@@ -94,7 +94,8 @@ def connected(config: FuseConfig) -> Connection:
         return Connection(*passed.adopt(config.descriptor, Wishes(config.max_background)))
     with ExitStack() as stack:
         device = stack.enter_context(closing(mount(config.mount_point, config.options)))
-        offer = introduce(device.fd, Wishes(config.max_background))
+        wishes = Wishes(config.max_background, flags=granted_for(config.options))
+        offer = introduce(device.fd, wishes)
         stack.pop_all()
         return Connection(device, offer)
 

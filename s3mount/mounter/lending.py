@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from s3mount.fuse.device import Device, introduce, mount
-from s3mount.fuse.handshake import GRANTED, InitFlag, InitRequest, Wishes
+from s3mount.fuse.handshake import InitFlag, InitRequest, Wishes, granted_for
 from s3mount.fuse.mountinfo import FILE_SYSTEM_TYPE, mounts_on
 from s3mount.mounter.crew import Crew
 from s3mount.mounter.keeping import KEPT, to_keep
@@ -49,7 +49,8 @@ class LentDevice:
         Raises:
             OSError, ValueError: this program cannot mount here; nothing is mounted.
         """
-        flags = GRANTED & ~InitFlag.HAS_RESEND if _WITHOUT_RESEND in os.environ else GRANTED
+        without = InitFlag.HAS_RESEND if _WITHOUT_RESEND in os.environ else InitFlag(0)
+        flags = granted_for(options) & ~without
         device = mount(mount_point, set(options))
         try:
             return cls(mount_point, device, introduce(device.fd, Wishes(max_background, flags=flags)))

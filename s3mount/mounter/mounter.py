@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 _STOP_S = 15.0
 #: Seconds from the kill of a daemon that hangs until it is not waited for: it may be stuck in the kernel.
 _DIE_S = 2.0
-_NOT_ANSWERING = 8  # ExitCode
+_NOT_ANSWERING = 8  # ExitCode; also of a daemon killed while it saved: it has not told what is not in S3
 
 
 class Mounter:
@@ -92,8 +92,7 @@ class Mounter:
     @property
     def _is_watched(self) -> bool:
         """The one that serves is ready or comes after one that was, and nothing is about to happen to it."""
-        is_due = self._abandon_at == self._kill_at == math.inf
-        return is_due and self._device is not None and self._crew.facts is not None
+        return self._abandon_at == self._kill_at == math.inf and None not in (self._device, self._crew.facts)
 
     def _wait(self) -> None:
         """Until something happens, or it is time to do something."""

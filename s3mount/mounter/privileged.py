@@ -56,9 +56,13 @@ def main() -> None:
     given = parser.parse_args()
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.INFO)
     try:
-        directory = directory_of(CONFIG_DIRECTORY / f"{given.name}.conf")
         owner = pwd.getpwnam(given.user).pw_uid if given.verb == "serve" else 0
-    except (KeyError, OSError, ValueError) as error:
+        directory = directory_of(CONFIG_DIRECTORY / f"{given.name}.conf")
+    except KeyError:
+        sys.exit(
+            f"s3mount-mount: there is no user {given.user}: make install-service makes it, and so does systemd-sysusers"
+        )
+    except (OSError, ValueError) as error:
         sys.exit(f"s3mount-mount: {error}")
     if given.verb == "clear":
         clear(directory, is_over=os.environ.get("SERVICE_RESULT") == "success")

@@ -48,6 +48,45 @@ print((peak - started) // MIB, limit.statistics().trims)
 """
 
 
+REST = """
+import sys, time, trio, trio.testing
+from s3mount.daemon import allocator
+MIB = 2**20
+allocator.keep_memory(512 * MIB)
+
+async def main():
+    limit = allocator.HeapLimit(10_000 * MIB)
+    started = allocator.resident_bytes()
+    blocks = [bytes(200_000) for _ in range(500)]
+    del blocks[:-1]  # the last one keeps what is below it
+    held = allocator.resident_bytes() - started
+    busy_s = 120.0 if sys.argv[1] == "busy" else 0.0
+    used = iter(range(10))
+    time.process_time = lambda: next(used) * busy_s
+    with trio.move_on_after(130):
+        await limit.rest()
+    print(held, allocator.resident_bytes() - started, limit.statistics().trims)
+
+trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+"""
+
+
+def _rested(kind: str) -> list[int]:
+    done = subprocess.run([sys.executable, "-c", REST, kind], capture_output=True, text=True, check=True)
+    return [int(each) for each in done.stdout.split()]
+
+
+def test_a_process_that_does_little_gives_holes_back() -> None:
+    """100 MB of holes, below the limit, go back when the process has done little for two minutes, and not before."""
+    held, after, trims = _rested("idle")
+    assert held > 90e6
+    assert after < 20e6
+    assert trims == 1
+    held, after, trims = _rested("busy")
+    assert after >= held
+    assert trims == 0
+
+
 def _holes(over_mib: int) -> tuple[int, int]:
     """The peak above the start in MiB, and the trims, of a program with at most 96 blocks of 1 to 2.3 MiB."""
     done = subprocess.run(

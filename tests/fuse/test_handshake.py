@@ -20,6 +20,7 @@ from s3mount.fuse.handshake import (
     InitRequest,
     Wishes,
     agree,
+    granted_for,
 )
 from s3mount.units import KIB, MIB
 
@@ -161,6 +162,18 @@ def test_no_second_half_without_its_flag() -> None:
     """A wish in the upper flags is dropped when the flag that announces them is not agreed."""
     reply = settled(RECORDED, Wishes(flags=GRANTED & ~InitFlag.INIT_EXT)).reply
     assert reply.flags == GRANTED & ~(InitFlag.INIT_EXT | InitFlag.HAS_RESEND)
+
+
+def test_mapped_ids_where_the_kernel_checks_permissions() -> None:
+    """ALLOW_IDMAP is wished for with default_permissions only, else the kernel refuses the connection; and not with
+    allow_root, for libfuse would not know who is root.
+    """
+    assert granted_for({"default_permissions", "allow_other"}) == GRANTED | InitFlag.ALLOW_IDMAP
+    assert granted_for({"ro"}) == GRANTED
+    assert granted_for({"default_permissions", "allow_root"}) == GRANTED
+    wishes = Wishes(flags=granted_for({"default_permissions", "allow_other"}))
+    assert settled(RECORDED, wishes).reply.flags & InitFlag.ALLOW_IDMAP
+    assert not settled(KERNELS["7.36"], wishes).reply.flags & InitFlag.ALLOW_IDMAP
 
 
 def test_a_limit_of_the_administrator() -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -184,6 +185,17 @@ def test_whose_word_counts(work: Path, text: str, mode: int, says: str) -> None:
     config.chmod(mode)
     with pytest.raises(ValueError, match=says):
         privileged.directory_of(config)
+
+
+def test_without_the_user() -> None:
+    """Where the service's user is missing the mount service ends with one line that says how to make it."""
+    code = "from s3mount.mounter.privileged import main; main()"
+    command = [sys.executable, "-c", code, "serve", "data", "--user", "no-such-user"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert ran.stderr.splitlines() == [
+        "s3mount-mount: there is no user no-such-user: make install-service makes it, and so does systemd-sysusers"
+    ]
 
 
 def test_the_directory_is_found_without_its_links(work: Path) -> None:

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 
 from s3mount.units import MIB
 from tests.mount import readers
+from tests.mount.test_unmounting import is_waiting
 from tests.support.content import make_content
 from tests.support.mounts import aws_environment, mounted, run_command
 from tests.support.processes import wait_until
@@ -142,6 +144,34 @@ def test_a_killed_reader_is_gone(front: Proxy, bucket: str, work: Path) -> None:
         reader.kill()
         reader.communicate(timeout=60)
         assert reader.returncode == -signal.SIGKILL
+        assert mount.stop() == 0
+
+
+def test_readers_killed_in_any_call(front: Proxy, bucket: str, work: Path) -> None:
+    """While S3 is away programs that are killed in a look-up, a listing, an open, or a direct read are gone when the
+    window is over at the latest; none stays in D, and a new one gets an error.
+    """
+    calls = {
+        "stat": ("stat", "new"),
+        "list": ("ls", "small-3"),
+        "open": ("cat", "small-0/000"),
+        "direct": ("dd", "if=large", "iflag=direct", "bs=1M", "skip=60", "count=1", "of=/dev/null"),
+    }
+    with mounted(bucket, work, "--on-outage", "wait:6", url=front.url) as mount:
+        assert "000" in os.listdir(mount.path / "small-0")
+        with (mount.path / "large").open("rb"):
+            front.decide = lambda request: _ABSENCES["closed"]
+            programs = [
+                subprocess.Popen(command, cwd=mount.path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                for command in calls.values()
+            ]
+            for program in programs:
+                wait_until(lambda pid=program.pid: is_waiting(pid), 30, "a call that waits")  # type: ignore[misc]
+            for program in programs:
+                program.kill()
+            assert [program.wait(30) for program in programs] == [-signal.SIGKILL] * len(programs)
+            with pytest.raises(OSError, match="Input/output error"):
+                os.stat(mount.path / "new")
         assert mount.stop() == 0
 
 

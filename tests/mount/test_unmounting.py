@@ -1,8 +1,10 @@
 """The end of a mount that is in use: a forced unmount and a stop while programs wait, and mounts in a row."""
 
 import os
+import re
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from s3mount.daemon import rundir
+from s3mount.daemon.exits import ExitCode
 from tests.support.ctl import run_ctl
-from tests.support.mounts import Mount, is_mounted, mounted
+from tests.support.mounts import Mount, aws_environment, is_mounted, mounted
 from tests.support.processes import wait_until
-from tests.support.proxy import proxy
+from tests.support.proxy import Fault, Request, error_answer, proxy
 from tests.support.refusals import processes_of
 from tests.support.servers import Server
 from tests.support.takeover import Gate
@@ -21,6 +24,22 @@ from tests.support.takeover import Gate
 pytestmark = [pytest.mark.mount, pytest.mark.server]
 
 READERS = 32
+WRITERS = 4
+UNIT = Path(__file__).parents[2] / "systemd" / "s3mount@.service"
+#: Writes more than a part, waits for a line, writes the end; "lost" when the close fails.
+WRITER = """
+import sys
+file = open(sys.argv[1], "wb", buffering=0)
+file.write(b"x" * 9_000_000)
+print("open", flush=True)
+sys.stdin.readline()
+try:
+    file.write(b"end")
+    file.close()
+    print("saved")
+except OSError:
+    print("lost")
+"""
 
 
 @pytest.fixture
@@ -93,16 +112,111 @@ def test_an_unmount_of_what_is_busy(weed: Server, work: Path) -> None:
         assert not is_mounted(mount.path)
 
 
-def test_a_stop_with_readers(weed: Server, work: Path, gate: Gate) -> None:
-    """SIGTERM with 32 readers that wait ends with 0: they get an error, nothing is mounted, and no process is left."""
+@contextmanager
+def writing(mount: Mount) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Programs that are in the middle of a file each, w0 and so on; they end with the block."""
+    programs = []
+    try:
+        for number in range(WRITERS):
+            command = [sys.executable, "-c", WRITER, str(mount.path / f"w{number}")]
+            program = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            programs.append(program)
+            assert program.stdout is not None
+            assert program.stdout.readline() == b"open\n"
+        yield programs
+    finally:
+        for program in programs:
+            program.kill()
+            program.communicate()
+
+
+def zombies() -> set[int]:
+    """Ended processes of the project that nobody has waited for."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            head, _, tail = path.read_text(encoding="utf-8").rpartition(")")
+        except OSError:
+            continue  # it is gone
+        if tail.split()[0] == "Z" and ("s3mount" in head or "python" in head):
+            found.add(int(path.parent.name))
+    return found
+
+
+def time_to_stop_s() -> float:
+    """What the service manager waits for."""
+    (value,) = re.findall(r"^TimeoutStopSec=(\d+)$", UNIT.read_text(encoding="ascii"), re.MULTILINE)
+    return float(value)
+
+
+def test_a_stop_with_readers_and_writers(weed: Server, work: Path, gate: Gate) -> None:
+    """SIGTERM with 32 readers that wait and 4 programs that write: what is written is whole in S3, the readers get an
+    error, the exit code is 0, and there is no mount, process or zombie, before systemd would kill anything.
+    """
+    bucket, before = fill(weed), zombies()
     with proxy(weed.url) as front:
         front.decide = gate
-        with mounted(fill(weed), work, url=front.url) as mount, stalled(mount) as readers:
-            assert mount.stop() == 0
+        with (
+            mounted(bucket, work, "--rw", url=front.url) as mount,
+            writing(mount) as writers,
+            stalled(mount) as readers,
+        ):
+            mount.process.send_signal(signal.SIGTERM)
+            wait_until(
+                lambda: mount.log.count("files that are being written: 'w0', 'w1', 'w2', 'w3'") == 1, 30, "the log"
+            )
+            assert [program.communicate(b"\n", timeout=60)[0] for program in writers] == [b"saved\n"] * WRITERS
+            assert mount.process.wait(time_to_stop_s()) == 0
             assert not is_mounted(mount.path)
             assert not gate.may_pass.is_set()
             assert all(b"abort" in reader.communicate(timeout=60)[1] for reader in readers)
             assert processes_of(mount.path) == []
+            assert zombies() <= before
+    for number in range(WRITERS):
+        content = weed.client.get_object(Bucket=bucket, Key=f"w{number}")["Body"].read()
+        assert content == b"x" * 9_000_000 + b"end"
+
+
+def refuse_content(request: Request) -> Fault | None:
+    """Whatever brings content is not allowed."""
+    return Fault(answer=error_answer(403, "AccessDenied")) if request.method in ("PUT", "POST") else None
+
+
+def test_a_stop_that_cannot_save(weed: Server, work: Path) -> None:
+    """When S3 refuses at a stop what programs appended and closed, the log names the files, and the exit code is 9; the
+    next mount has it in S3.
+    """
+    bucket = fill(weed)
+    with proxy(weed.url) as front:
+        with mounted(bucket, work, "--rw", url=front.url) as mount:
+            front.decide = refuse_content
+            for number in range(WRITERS):
+                with (mount.path / f"{number:02}").open("ab") as file:
+                    file.write(b"more")
+            mount.process.send_signal(signal.SIGTERM)
+            assert mount.process.wait(time_to_stop_s()) == ExitCode.NOT_SAVED
+            assert "not in S3: '00', '01', '02', '03'" in mount.log
+            assert not is_mounted(mount.path)
+            assert processes_of(mount.path) == []
+        front.decide = None
+        environment = aws_environment(STATE_DIRECTORY=str(work / "state"))
+        with mounted(bucket, work / "again", "--rw", url=front.url, env=environment) as mount:
+            assert mount.stop() == 0
+    for number in range(WRITERS):
+        content = weed.client.get_object(Bucket=bucket, Key=f"{number:02}")["Body"].read()
+        assert content == b"x" * 4096 + b"more"
+
+
+def test_a_daemon_killed_while_it_stops(weed: Server, work: Path) -> None:
+    """A daemon that is killed before it has ended in order cannot say what is not in S3: the exit code is 8."""
+    with mounted(fill(weed), work, "--rw", "--hang-timeout", "0", url=weed.url) as mount:
+        daemon = mount.daemon_pid
+        os.kill(daemon, signal.SIGSTOP)
+        mount.process.send_signal(signal.SIGTERM)
+        os.kill(daemon, signal.SIGKILL)
+        assert mount.process.wait(time_to_stop_s()) == ExitCode.NOT_ANSWERING
+        assert not is_mounted(mount.path)
+        assert processes_of(mount.path) == []
 
 
 def leftovers(work: Path) -> tuple[list[Path], list[int]]:

@@ -1,0 +1,191 @@
+"""An hour of mixed work on mounts with a cache and --rw: memory and descriptors of all their processes stay the same.
+
+MIXED_SECONDS sets how long (default 600; an hour is 3600; less says little of memory), MIXED_SHARE what part of its
+time the program of each mount works.  One mount keeps its daemon to the end; the daemon of the other is replaced again
+and again.  MIXED_REST_SECONDS is how long nobody works before memory is looked at, twice (default 250).
+"""
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.support.ctl import run_ctl
+from tests.support.mounts import Mount, children, mounted
+from tests.support.processes import wait_until
+from tests.support.servers import Server
+
+pytestmark = [pytest.mark.mount, pytest.mark.server, pytest.mark.soak, pytest.mark.timeout(0)]
+
+_SECONDS = float(os.environ.get("MIXED_SECONDS", "600"))
+_SHARE = os.environ.get("MIXED_SHARE", "0.1")
+_LOOK_S = 10.0
+#: In each half, so that a daemon is as old in the middle as at the end.
+_RESTARTS = 8
+#: A daemon gives back what is free after two minutes without work at most four minutes from now on.
+_REST_S = float(os.environ.get("MIXED_REST_SECONDS", "250"))
+_GROWTH = 1.05
+#: A connection more or less is no growth.
+_DESCRIPTORS = 2
+_FLAGS = ("--rw", "--memory-target", "256", "--max-cache-size", "48")
+#: The last piece of work begins before the end, and its calls may wait for S3.
+_LAST_WORK_S = 120.0
+
+
+class Look(NamedTuple):
+    """One process at one moment.
+
+    Attributes:
+        descriptors: without those of the cache's blocks, of which up to 512 stay open on purpose.
+    """
+
+    rss_mib: float
+    descriptors: int
+
+
+class Growth(NamedTuple):
+    """Of one process at rest: in the middle, and at the end."""
+
+    early: Look
+    late: Look
+
+
+Looks = dict[str, list[Look]]
+
+
+def opened_by(pid: int) -> Iterator[str]:
+    """What its descriptors are of; those that it closes meanwhile are left out."""
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):
+            yield os.readlink(path)
+
+
+def look(pid: int) -> Look | None:
+    """None when it has ended."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+        n_others = sum("/cache/" not in path for path in opened_by(pid))
+        return Look(int(status.partition("VmRSS:")[2].split()[0]) / 1024, n_others)
+    except (OSError, IndexError):
+        return None
+
+
+def look_at_all(name: str, mount: Mount, looks: Looks) -> None:
+    """Mounter, daemon and standby, each under its name."""
+    pids = {"mounter": mount.process.pid, **dict(zip(("daemon", "standby"), children(mount.process.pid), strict=False))}
+    for role, pid in pids.items():
+        if (found := look(pid)) is not None:
+            looks[f"{name} {role}"].append(found)
+
+
+@contextmanager
+def programs(mounts: dict[str, Mount], url: str, end: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """One for the mount of each bucket; none is left."""
+    started = []
+    try:
+        for seed, (bucket, mount) in enumerate(mounts.items()):
+            command = [
+                sys.executable,
+                "-m",
+                "tests.soak.mixed",
+                str(mount.path),
+                str(seed),
+                _SHARE,
+                str(end),
+                bucket,
+                url,
+            ]
+            started.append(subprocess.Popen(command, stdout=subprocess.PIPE))
+        yield started
+    finally:
+        end.touch()
+        for each in started:
+            each.kill()
+            each.wait()
+            each.stdout.close()  # type: ignore[union-attr]
+
+
+def replace_daemon(mount: Mount) -> None:
+    """As an upgrade does; while the program has a file open to write it this is refused."""
+    wait_until(lambda: run_ctl("restart", mount.path).returncode == 0, 60, "a restart")
+
+
+def work_on(steady: Mount, restarted: Mount, looks: Looks) -> int:
+    """Looks at the processes until half the time is up; how often the daemon of the second was replaced."""
+    began = time.perf_counter()
+    n_restarts = 0
+    for number in itertools.count():
+        gone_s = time.perf_counter() - began
+        if gone_s >= _SECONDS / 2:
+            break
+        # First the looks: right after a restart there are two daemons and no standby.
+        look_at_all("steady", steady, looks)
+        look_at_all("restarted", restarted, looks)
+        if gone_s >= (n_restarts + 0.5) * _SECONDS / 2 / _RESTARTS:
+            replace_daemon(restarted)
+            n_restarts += 1
+        if number % 6 == 0:
+            for mount in (steady, restarted):
+                assert json.loads(run_ctl("stats", mount.path, "--json").stdout), "no statistics"
+        time.sleep(max(0.0, began + (number + 1) * _LOOK_S - time.perf_counter()))  # noqa: TID251  other processes work
+    return n_restarts
+
+
+def at_rest(steady: Mount, restarted: Mount, pause: Path) -> dict[str, Look]:
+    """What the processes keep when nobody has asked for anything for a while."""
+    pause.touch()
+    time.sleep(_REST_S)  # noqa: TID251  the daemons give back what is free
+    looks: Looks = defaultdict(list)
+    look_at_all("steady", steady, looks)
+    look_at_all("restarted", restarted, looks)
+    pause.unlink()
+    return {name: each[0] for name, each in looks.items()}
+
+
+def test_an_hour_of_mixed_work(weed: Server, work: Path) -> None:
+    """Programs that read, write, append, rename, remove and list get what they wrote; from the middle of the time to
+    its end no process of a mount, when it rests, has grown by more than 5 %, in memory or descriptors, replaced or not.
+    """
+    looks: Looks = defaultdict(list)
+    buckets = [weed.make_bucket() for _ in range(2)]
+    end = work / "end"
+    with ExitStack() as stack:
+        mounts = {
+            bucket: stack.enter_context(
+                mounted(bucket, work / bucket, *_FLAGS, "--cache", str(work / bucket / "cache"), url=weed.url)
+            )
+            for bucket in buckets
+        }
+        steady, restarted = mounts.values()
+        started = stack.enter_context(programs(mounts, weed.url, end))
+        found = []
+        for _ in range(2):
+            n_restarts = work_on(steady, restarted, looks)
+            found.append(at_rest(steady, restarted, end.with_suffix(".pause")))
+        end.touch()
+        reports: list[dict[str, Any]] = [
+            json.loads(each.communicate(timeout=_LAST_WORK_S)[0] or "{}") for each in started
+        ]
+        grown = {name: Growth(found[0][name], found[1][name]) for name in found[0]}
+        print(json.dumps({"restarts": n_restarts, "reports": reports}))
+        for name, each in looks.items():
+            print(name, grown[name], *(f"{one.rss_mib:.0f}/{one.descriptors}" for one in each))
+        assert [each["failures"] for each in reports] == [[], []]
+        assert [steady.stop(), restarted.stop()] == [0, 0]
+        assert steady.warnings() == restarted.warnings() == []
+    assert n_restarts >= _RESTARTS - 1
+    for name, each in grown.items():
+        assert each.late.rss_mib <= each.early.rss_mib * _GROWTH, (name, each)
+        assert each.late.descriptors <= max(each.early.descriptors * _GROWTH, each.early.descriptors + _DESCRIPTORS), (
+            name,
+            each,
+        )
