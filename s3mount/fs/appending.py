@@ -1,4 +1,4 @@
-"""What was appended to an object goes to S3 alone, where the bucket can append (decision 0063).
+"""What was appended to an object goes to S3 alone, where the bucket can append (decision 0058).
 
 The object's version and size are the condition: an append after somebody else's is refused, and nothing is lost
 silently.  But a refusal may also be the echo of an append that was done and whose answer was lost, or that a daemon

@@ -266,7 +266,7 @@ async def run_program(program: list[tuple[str, str, str]], directory: Path) -> N
 @settings(max_examples=20, deadline=None)
 @given(steps)
 def test_names_are_as_on_a_local_disk(program: list[tuple[str, str, str]]) -> None:
-    """On a bucket that renames objects, results and tree are those of a local file system, here and in the next mount."""
+    """On a bucket that renames objects, results and tree are those of a local disk, here and in the next mount."""
     with tempfile.TemporaryDirectory() as directory:
         clock = trio.testing.MockClock(autojump_threshold=0)
         trio.run(run_program, program, Path(directory), clock=clock)
