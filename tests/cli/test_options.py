@@ -39,7 +39,7 @@ FLAGS = {
     "--cache", "--max-cache-size", "--cache-min-free", "--cache-block-size", "--cache-policy", "--cache-group",
     "--rw", "--allow-overwrite", "--allow-delete", "--write-part-size", "--upload-checksums", "--storage-class",
     "--sse", "--sse-kms-key-id", "--infer-content-type", "--spool-dir", "--no-spool-streamed", "--no-dir-markers",
-    "--incremental-upload", "--abort-uploads", "--rename-dir-limit",
+    "--incremental-upload", "--abort-uploads", "--rename-dir-limit", "--posix-metadata",
 }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from s3mount.cli.mount import build_config, main
 from s3mount.config import MountConfig
+from s3mount.core.posix import Posix
 from s3mount.daemon.keeper import NoKeeper
 from s3mount.daemon.wiring import components
 from s3mount.fs.drafts import Opening
@@ -33,7 +34,7 @@ async def test_no_thread_stays(weed: Server, work: Path, monkeypatch: pytest.Mon
     before = set(threading.enumerate())
     async with components(config, NoKeeper(ServiceManager(None))) as parts:
         assert parts.writing is not None
-        handle, _ = await parts.writing.files.create(1, b"file", Opening(is_random=True), 0o644, 0)
+        handle, _ = await parts.writing.files.create(1, b"file", Opening(is_random=True), Posix(mode=0o644), 0)
         await parts.writing.files.write(handle, 5, b"spooled")
         await parts.writing.files.flush(handle)
         await parts.writing.files.release(handle)
