@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from s3mount.cache.shown import Shown
+from s3mount.core.posix import Posix
 from s3mount.errors import AlreadyExists, IsADirectory, NameNotFound, ObjectChanged, S3MountError, StaleInode
 from s3mount.fs.drafts import Opening
 from s3mount.units import MIB
@@ -113,7 +114,7 @@ class FileSteps:
             if not is_creating:
                 raise
             opening = opening._replace(is_truncating=True) if how != "a" else opening
-            return (await here.files.create(*await here.at(path), opening, FILE_MODE, 0))[0]
+            return (await here.files.create(*await here.at(path), opening, Posix(mode=FILE_MODE), 0))[0]
         if is_creating and opening.is_exclusive:
             raise AlreadyExists(path)
         for attempt in range(2):

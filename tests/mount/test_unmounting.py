@@ -208,13 +208,13 @@ def test_a_stop_that_cannot_save(weed: Server, work: Path) -> None:
 
 
 def test_a_daemon_killed_while_it_stops(weed: Server, work: Path) -> None:
-    """A daemon that is killed before it has ended in order cannot say what is not in S3: the exit code is 8."""
+    """A daemon that is killed before it has ended in order cannot say what is not in S3: the exit code is 9."""
     with mounted(fill(weed), work, "--rw", "--hang-timeout", "0", url=weed.url) as mount:
         daemon = mount.daemon_pid
         os.kill(daemon, signal.SIGSTOP)
         mount.process.send_signal(signal.SIGTERM)
         os.kill(daemon, signal.SIGKILL)
-        assert mount.process.wait(time_to_stop_s()) == ExitCode.NOT_ANSWERING
+        assert mount.process.wait(time_to_stop_s()) == ExitCode.NOT_SAVED
         assert not is_mounted(mount.path)
         assert processes_of(mount.path) == []
 
