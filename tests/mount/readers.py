@@ -6,6 +6,7 @@ process that forks or that may hang must not be the test's own.
 
 import collections
 import concurrent.futures
+import contextlib
 import errno
 import hashlib
 import json
@@ -13,6 +14,7 @@ import mmap
 import os
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 #: Versioned content changes its stamp every so many bytes: a page of the kernel.
@@ -23,6 +25,18 @@ def start(name: str, *arguments: str | Path) -> subprocess.Popen[str]:
     """Run one of the programs below; its answer is one JSON value on stdout."""
     command = [sys.executable, __file__, name, *map(str, arguments)]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+@contextlib.contextmanager
+def started(name: str, paths: Iterable[Path]) -> Iterator[dict[Path, subprocess.Popen[str]]]:
+    """One program for each path; those that still run at the end of the block are killed."""
+    programs = {path: start(name, path) for path in paths}
+    try:
+        yield programs
+    finally:
+        for program in programs.values():
+            with program:
+                program.kill()
 
 
 def answer(process: subprocess.Popen[str], timeout_s: float = 60) -> object:

@@ -19,7 +19,8 @@ from tests.support.scripted import Call, answer, scripted
 pytestmark = pytest.mark.mount
 
 #: The daemon takes 85 MiB at its start, 150 with all these names, and where nothing limits it 320 with the streams.
-_LIMIT = 240 * MIB
+#: Less than 260 is too little where the machine has so much to do that the watch comes late (decision 0032).
+_LIMIT = 260 * MIB
 _DIRECTORIES, _FILES = 100, 1000
 _SIZE, _STREAMS = 64 * MIB, 10
 _ETAG = '"0123456789abcdef0123456789abcdef"'
@@ -56,12 +57,13 @@ def test_a_group_that_is_too_small(work: Path) -> None:
         memory_group(_LIMIT) as within,
         scripted(script) as server,
         mounted(BUCKET, work, *flags, url=server.url, within=within) as mount,
+        readers.started("digests", [mount.path / key for key in sorted(script.streams)]) as programs,
     ):
-        programs = {key: readers.start("digests", mount.path / key) for key in sorted(script.streams)}
         find = subprocess.run(["find", mount.path, "-type", "f"], capture_output=True, text=True, check=False)
         assert (find.returncode, find.stderr[:500]) == (0, "")
         assert len(find.stdout.splitlines()) == _DIRECTORIES * _FILES + _STREAMS
-        for key, program in programs.items():
+        for path, program in programs.items():
+            key = str(path.relative_to(mount.path))
             assert readers.answer(program, 120) == [hashlib.sha256(content_at(key, 0, _SIZE)).hexdigest()]
         assert mount.stop() == 0
         assert all("memory is short" in line for line in mount.warnings())
