@@ -15,7 +15,8 @@ INVARIANT: `used` is the sum of what the allowances hold, kept bytes included, a
 INVARIANT: only the first writer waits for nobody but the budget, and the budget holds its part beside the share.
 """
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import trio
@@ -54,6 +55,16 @@ class WriteRoom:
         self._leaving: dict[object, int] = {}  # offered bytes on their way to the disk
         self._going = 0  # all bytes kept and leaving
         self._waits = self._dropped = 0
+
+    @asynccontextmanager
+    async def holding(self, n_bytes: int) -> AsyncIterator[None]:
+        """So many bytes are held inside the block; waits until they may be."""
+        allowance = Allowance(self)
+        try:
+            await allowance.take(n_bytes)
+            yield
+        finally:
+            allowance.close()
 
     async def take(self, allowance: "Allowance", n_bytes: int) -> None:
         """Take bytes for a writer; see `Allowance.take`."""
@@ -118,9 +129,10 @@ class WriteRoom:
 
     def keep(self, owner: object, n_bytes: int, drop: Callable[[], None]) -> None:
         """Bytes that were taken may be dropped from now on: `drop` gives them back."""
-        self.unkeep(owner)
-        self._kept[owner] = (n_bytes, drop)
-        self._going += n_bytes
+        self._offered.pop(owner, None)
+        before = self._leaving.pop(owner, 0) or self._kept.get(owner, (0, drop))[0]
+        self._going += n_bytes - before
+        self._kept[owner] = (n_bytes, drop)  # one that is kept already stays in its place
         self._changed.unpark_all()
 
     def unkeep(self, owner: object) -> None:
