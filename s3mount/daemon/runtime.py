@@ -59,13 +59,13 @@ class Readiness(Protocol):
 
 
 def run(config: MountConfig, readiness: Readiness, keeper: Keeper, own_log: Log) -> ExitCode:
-    """Serve one mount until it is unmounted or a signal asks to stop; returns OK or NOT_SAVED.
+    """Serve one mount until it is unmounted or a signal asks to stop.
 
     Args:
         own_log: of this process.
 
     Returns:
-        Whether all that was written is in S3; the log names what is not.
+        OK, or NOT_SAVED if not all that was written is in S3; the log names what is not.
 
     Raises:
         StartupError, StoreError: the mount could not be made; nothing stays mounted.

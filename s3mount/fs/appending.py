@@ -9,9 +9,14 @@ size that an attempt would have left, and ends with the same bytes.
 from collections.abc import Awaitable, Callable, Collection
 
 from s3mount.core.attrs import ObjectId, ObjectStat
-from s3mount.core.ranges import ByteRange
+from s3mount.core.ranges import ByteRange, split
 from s3mount.errors import ObjectChanged, ObjectNotFound
-from s3mount.store.writing import Body, Condition, Writer, Written
+from s3mount.store.bodies import PieceStream
+from s3mount.store.writing import Body, Condition, Writer, Written, size_of
+from s3mount.units import MIB
+
+#: What is compared at once.
+_STEP = 1 * MIB
 
 
 class Appender:
@@ -44,25 +49,36 @@ class Appender:
         try:
             written = await self._writer.put(version.key, body, Condition(version.etag), offset=offset)
         except ObjectChanged as refusal:
-            whole = b"".join(body)
-            sizes = {*tried, offset + len(whole)} if refusal.is_in_doubt else tried
-            found = await self._begun(version.key, offset, whole, sizes) if sizes else None
+            sizes = {*tried, offset + size_of(body)} if refusal.is_in_doubt else tried
+            found = await self._begun(version.key, offset, body, sizes) if sizes else None
             if found is None:
                 raise
-            rest = whole[found.size - offset :]
+            rest = _from(body, found.size - offset)
             written = Written(found.id, found.mtime_s)
             if rest:
-                written = await self._writer.put(version.key, [rest], Condition(found.etag), offset=found.size)
+                written = await self._writer.put(version.key, rest, Condition(found.etag), offset=found.size)
         self.appended += 1
         return written
 
-    async def _begun(self, key: str, offset: int, whole: bytes, sizes: Collection[int]) -> ObjectStat | None:
+    async def _begun(self, key: str, offset: int, body: Body, sizes: Collection[int]) -> ObjectStat | None:
         """What is there, if it has one of the sizes, and ends with the first of the bytes, or all."""
+        sent = PieceStream(body)
         try:
             found = (await self._writer.describe(key)).stat
-            if found.size not in sizes or not offset < found.size <= offset + len(whole):
+            if found.size not in sizes or not offset < found.size <= offset + size_of(body):
                 return None
-            there = await self._read(found.id, ByteRange(offset, found.size))
+            for step in split(ByteRange(offset, found.size), _STEP):
+                if await self._read(found.id, step) != sent.read(step.length):
+                    return None
         except (ObjectChanged, ObjectNotFound):
             return None
-        return found if whole.startswith(there) else None
+        return found
+
+
+def _from(body: Body, start: int) -> Body:
+    """What comes behind so many bytes."""
+    rest = []
+    for piece in body:
+        rest.append(memoryview(piece)[start:])
+        start = max(0, start - len(piece))
+    return [piece for piece in rest if piece]

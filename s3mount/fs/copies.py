@@ -17,7 +17,7 @@ import trio
 from s3mount.core.attrs import ObjectStat
 from s3mount.core.ranges import ByteRange
 from s3mount.errors import AlreadyExists, NotSupported, ObjectNotFound
-from s3mount.fs.write_room import Allowance, WriteRoom
+from s3mount.fs.write_room import WriteRoom
 from s3mount.store.base import ObjectStore
 from s3mount.store.conditions import Conditions, find_conditions
 from s3mount.store.copying import copy_object
@@ -124,13 +124,9 @@ class Copies:
 
     async def _sent(self, source: ObjectStat, key: str, attributes: Attributes | None) -> Written:
         attributes = attributes or (await self._writer.describe(source.key)).attributes
-        room = Allowance(self._room)
-        try:
-            await room.take(source.size)
+        async with self._room.holding(source.size):
             body = [await self._store.get_range(source.id, ByteRange(0, source.size))] if source.size else []
             return await self._writer.put(key, body, NEW, attributes)
-        finally:
-            room.close()
 
     async def _known_conditions(self) -> Conditions:
         async with self._finding:

@@ -6,18 +6,17 @@ INVARIANT: a part is sent by one task at a time; S3 keeps the last that arrives 
 INVARIANT: the first failure stays; what is sent after it is of no use.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import trio
 
 from s3mount.core.attrs import ObjectId
-from s3mount.core.uploads import PlannedPart
-from s3mount.errors import S3MountError, StoreError
+from s3mount.errors import StoreError
 from s3mount.fs.parts import StreamedPart, StreamStatistics
 from s3mount.fs.write_room import WriteRoom
 from s3mount.store.copying import abort_quietly
-from s3mount.store.writing import PLAIN, Attributes, Body, Condition, Part, Upload, Writer, Written
+from s3mount.store.writing import PLAIN, Attributes, Body, Condition, Upload, Writer, Written
 
 #: Attributes of an upload that begins under a key.
 Begin = Callable[[str], Attributes]
@@ -25,8 +24,6 @@ Begin = Callable[[str], Attributes]
 Remember = Callable[[ObjectId, Body], None]
 #: Seconds for the parts of an abandoned upload to stop.
 _STOP_S = 5.0
-#: Parts of one planned upload on their way at once.
-_AT_ONCE = 8
 
 
 def _forget(_version: ObjectId, _body: Body) -> None:
@@ -50,32 +47,6 @@ class StreamTools:
     part_size: int
     counts: StreamStatistics
     remember: Remember = _forget
-
-
-async def send_all(plan: Sequence[PlannedPart], send_one: Callable[[int, PlannedPart], Awaitable[Part]]) -> list[Part]:
-    """All parts of a planned upload, some at once; the first that fails ends the others.
-
-    Raises:
-        S3MountError: that one's.
-    """
-    parts: list[Part] = []
-    failures: list[S3MountError] = []
-    numbered = iter(enumerate(plan, 1))
-
-    async def work() -> None:
-        try:
-            for number, planned in numbered:
-                parts.append(await send_one(number, planned))
-        except S3MountError as error:
-            failures.append(error)
-            nursery.cancel_scope.cancel()
-
-    async with trio.open_nursery() as nursery:
-        for _ in range(min(_AT_ONCE, len(plan))):
-            nursery.start_soon(work)
-    if failures:
-        raise failures[0]
-    return sorted(parts)
 
 
 class PartSender:

@@ -26,15 +26,16 @@ from s3mount.core.spool_record import SpoolRecord
 from s3mount.core.uploads import PlannedPart, plan_parts
 from s3mount.errors import NotSupported, ObjectChanged, ObjectTooLarge
 from s3mount.fs.appending import Appender
-from s3mount.fs.part_sender import StreamTools, send_all
+from s3mount.fs.part_sender import StreamTools
 from s3mount.fs.spool import Spool, SpoolFile
-from s3mount.fs.write_room import Allowance
-from s3mount.store.copying import abort_quietly
+from s3mount.store.copying import abort_quietly, send_all
 from s3mount.store.writing import Attributes, Body, Condition, Part, Upload, Written, size_of
 from s3mount.units import MIB
 
 #: Bytes of one version of an object: `store.base.RangeReader.get_range`, or what caches it.
 ReadBase = Callable[[ObjectId, ByteRange], Awaitable[bytes]]
+#: Parts of one file on their way at once.
+_AT_ONCE = 8
 #: One read of the spool.
 _STEP = 1 * MIB
 MAX_HELD = 8 * MIB  #: Bytes that are worth a GET for who has a file open whose name is taken.
@@ -66,6 +67,7 @@ class SpooledContent:
         extents: Extents | None = None,
     ) -> None:
         self._tools = tools
+        self._room = tools.streams.room
         self._base = base.id if base else ObjectId("", "")
         self._file = file
         self._making = trio.Lock()
@@ -123,9 +125,9 @@ class SpooledContent:
         if not 0 < sum(span.length for span in missing) <= MAX_HELD:
             return
         file = await self._local()
-        for span in missing:
-            await file.write(span.start, [await self._tools.read_base(self._base, span)])
-            self.extents.fetched(span)
+        for step in [step for span in missing for step in split(span, _STEP)]:  # memory for more might not come
+            await file.write(step.start, [await self._tools.read_base(self._base, step)])
+            self.extents.fetched(step)
 
     def holds(self, span: ByteRange) -> bool:
         """Whether all bytes of a range were written, or are the base's."""
@@ -137,7 +139,7 @@ class SpooledContent:
     async def publish_appended(self) -> Written | None:
         """Send what was appended alone, its attributes stay; None where that cannot be.  Raises as `publish`."""
         appender, span = self._tools.appender, self.extents.appended
-        if appender is None or span is None or span.length > self._largest_part:
+        if appender is None or span is None or span.length > self._room.largest_part:
             return None
         with contextlib.suppress(ObjectTooLarge, NotSupported):  # too often: rewritten it is new; or a Local Zone
             return await self._append(appender, span)
@@ -152,14 +154,15 @@ class SpooledContent:
         """
         writer, part_size = self._tools.streams.writer, self._tools.streams.part_size
         plan = plan_parts(self.size, self.extents.base_stop, self.extents.changes, part_size)
-        if max((part.span.length for part in plan if not part.is_copy), default=0) > self._largest_part:
+        if max((part.span.length for part in plan if not part.is_copy), default=0) > self._room.largest_part:
             raise ObjectTooLarge("its parts are larger than the memory for them; give the mount more", key=key)
         if len(plan) <= 1 and not any(part.is_copy for part in plan):
             return await self._put(key, condition, attributes)
         upload = await writer.create_upload(key, attributes)
         is_done = False
         try:
-            written = await writer.complete(upload, await send_all(plan, partial(self._send_one, upload)), condition)
+            parts = await send_all(plan, partial(self._send_one, upload), _AT_ONCE)
+            written = await writer.complete(upload, parts, condition)
             is_done = True
         finally:
             if not is_done:
@@ -168,32 +171,21 @@ class SpooledContent:
         return written
 
     async def _append(self, appender: Appender, span: ByteRange) -> Written:
-        room = Allowance(self._tools.streams.room)
         tried = self._tried.copy()
-        try:
-            await room.take(span.length)
+        async with self._room.holding(span.length):
             body = await self._body(span)
             self._tried.add(span.stop)
-            return await appender.append(self._base, span.start, body, tried)
-        except ObjectChanged:
-            self._tried = tried
-            raise
-        finally:
-            room.close()
-
-    @property
-    def _largest_part(self) -> int:
-        return self._tools.streams.room.largest_part
+            try:
+                return await appender.append(self._base, span.start, body, tried)
+            except ObjectChanged:
+                self._tried = tried
+                raise
 
     async def _put(self, key: str, condition: Condition, attributes: Attributes) -> Written:
-        room = Allowance(self._tools.streams.room)
-        try:
-            await room.take(self.size)
+        async with self._room.holding(self.size):
             body = await self._body(ByteRange(0, self.size))
             written = await self._tools.streams.writer.put(key, body, condition, attributes)
             self._tools.streams.remember(written.id, body)
-        finally:
-            room.close()
         self._tools.streams.counts.puts += 1
         return written
 
@@ -202,13 +194,9 @@ class SpooledContent:
         if planned.is_copy:
             streams.counts.copied += 1
             return await streams.writer.copy_part(upload, number, self._base, planned.span)
-        room = Allowance(streams.room)
-        try:
-            await room.take(planned.span.length)
+        async with self._room.holding(planned.span.length):
             streams.counts.parts += 1
             return await streams.writer.upload_part(upload, number, await self._body(planned.span))
-        finally:
-            room.close()
 
     def published(self, found: ObjectStat) -> None:
         """S3 has it as it is, as this version.  Raises ValueError when that has another size."""

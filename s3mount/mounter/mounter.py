@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 _STOP_S = 15.0
 #: Seconds from the kill of a daemon that hangs until it is not waited for: it may be stuck in the kernel.
 _DIE_S = 2.0
-_NOT_ANSWERING = 8  # ExitCode; also of a daemon killed while it saved: it has not told what is not in S3
+_NOT_ANSWERING = 8  # ExitCode
 
 
 class Mounter:

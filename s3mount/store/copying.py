@@ -6,13 +6,13 @@ one stream, and S3 takes no more than 5 GiB in one.
 What a copy in parts does not keep: tags, and the expiry header.  Its metadata is read first and written again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
 from s3mount.core.attrs import ObjectStat
 from s3mount.core.uploads import MIN_PART, PARALLEL_COPY, PlannedPart, plan_parts
-from s3mount.errors import ObjectChanged, StoreError
+from s3mount.errors import ObjectChanged, S3MountError, StoreError
 from s3mount.store.writing import ANYTHING, Attributes, Condition, Part, Upload, Writer, Written
 
 #: Parts of one copy at once: a GiB in one round of `core.uploads`' parts.
@@ -37,9 +37,13 @@ async def copy_object(
             raise ObjectChanged("the object to be copied was replaced", key=source.key, operation="HeadObject")
         attributes = found.attributes
     upload = await writer.create_upload(key, attributes)
+
+    async def copy_one(number: int, planned: PlannedPart) -> Part:
+        return await writer.copy_part(upload, number, source.id, planned.span)
+
     is_done = False
     try:
-        parts = await _copied(writer, upload, source, plan_parts(source.size, source.size, (), MIN_PART))
+        parts = await send_all(plan_parts(source.size, source.size, (), MIN_PART), copy_one, _AT_ONCE)
         written = await writer.complete(upload, parts, condition)
         is_done = True
     finally:
@@ -57,22 +61,28 @@ async def abort_quietly(writer: Writer, upload: Upload) -> None:
             return
 
 
-async def _copied(writer: Writer, upload: Upload, source: ObjectStat, plan: Sequence[PlannedPart]) -> list[Part]:
-    """All parts, some at once; the first that fails ends the others."""
+async def send_all(
+    plan: Sequence[PlannedPart], send_one: Callable[[int, PlannedPart], Awaitable[Part]], at_once: int
+) -> list[Part]:
+    """All parts of a planned upload, some at once; the first that fails ends the others.
+
+    Raises:
+        S3MountError: that one's.
+    """
     parts: list[Part] = []
-    failures: list[StoreError] = []
+    failures: list[S3MountError] = []
     numbered = iter(enumerate(plan, 1))
 
     async def work() -> None:
         try:
             for number, planned in numbered:
-                parts.append(await writer.copy_part(upload, number, source.id, planned.span))
-        except StoreError as error:
+                parts.append(await send_one(number, planned))
+        except S3MountError as error:
             failures.append(error)
             nursery.cancel_scope.cancel()
 
     async with trio.open_nursery() as nursery:
-        for _ in range(min(_AT_ONCE, len(plan))):
+        for _ in range(min(at_once, len(plan))):
             nursery.start_soon(work)
     if failures:
         raise failures[0]

@@ -17,9 +17,10 @@ from s3mount.errors import (
     StoreFailure,
 )
 from s3mount.fs.interrupted import InterruptedCall, InterruptedCalls
+from s3mount.fs.namespace import NamespaceConfig
 from s3mount.store.patient_writer import PatientWriter
 from s3mount.store.retries import Retries
-from tests.fs.names_harness import namespace
+from tests.fs.names_harness import GOOD, NOW, namespace
 from tests.fs.program_files import ON_HANDLES, FileSteps, error_of
 from tests.fs.program_model import FILE_MODE, File, nodes_in
 from tests.support.fake_store import FakeStore
@@ -66,14 +67,18 @@ class MortalWriter(FaultyWriter):
 class Run(FileSteps):
     """One program, on one daemon after the other.
 
+    Args:
+        is_moving: the bucket renames objects, and lists in no order.
+
     Attributes:
         steps: that were done.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, is_moving: bool = False) -> None:
         self._directory = directory
-        super().__init__(FakeStore(latency_s=LATENCY_S))
+        super().__init__(FakeStore(is_ordered=not is_moving, latency_s=LATENCY_S))
         self._s3 = FakeWriter(self._store, latency_s=LATENCY_S)
+        self._config = NamespaceConfig(conditions=GOOD, clock=lambda: NOW, mover=self._s3 if is_moving else None)
         self._writer: MortalWriter
         self.steps = 0
 
@@ -84,7 +89,7 @@ class Run(FileSteps):
         while rest or is_killed:
             self._writer = MortalWriter(self._s3)
             writer = PatientWriter(self._writer, Retries(Patience(0.0, max_attempts=1)))
-            async with namespace(self._store, self._directory, writer=writer) as self._here:
+            async with namespace(self._store, self._directory, writer=writer, config=self._config) as self._here:
                 await self._here.files.recover()
                 if again is not None:
                     await self._repeat(*again)

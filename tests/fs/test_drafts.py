@@ -181,6 +181,26 @@ async def test_fsync_in_the_middle(tmp_path: Path, is_kept: bool) -> None:  # no
             assert each.base_reads == [] or first > PART
 
 
+async def test_a_patch_of_what_is_on_disk_and_fsync(tmp_path: Path) -> None:
+    """Parts that the disk has and that are patched in memory are read as they were patched, also after an fsync."""
+    async with writing(tmp_path, budget_bytes=8 * PART) as each:
+        draft, other = await each.open(), await each.open("other")
+        await fill(draft, 2 * PART)
+        await trio.testing.wait_all_tasks_blocked()
+        await fill(other, 2 * PART)  # needs memory, so the older parts go to the disk
+        await trio.testing.wait_all_tasks_blocked()
+        await close(each, other)
+        for start in (0, PART):
+            await draft.write(start, b"patched")
+        assert draft.is_stream
+        await draft.fsync()
+        wanted = bytearray(ramp(0, 2 * PART))
+        wanted[:7] = wanted[PART : PART + 7] = b"patched"
+        assert await draft.read(0, 2 * PART) == wanted
+        await close(each, draft)
+        assert each.made.content() == wanted
+
+
 async def test_memory_that_does_not_come(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
     """Nine files of 3 MiB that are kept open, in memory for six of them at most, are all written; some on disk."""
     async with writing(tmp_path, budget_bytes=24 * MIB) as each:

@@ -236,7 +236,7 @@ async def test_a_daemon_that_died_had_appended(tmp_path: Path, autojump_clock: t
         await add(each, b" tail")
         draft = each.drafts.find("a")
         assert draft is not None
-        await draft._content.publish(draft._condition, draft._attributes)
+        assert await draft._content.publish_appended() is not None
         await kill(each)
         async with trio.open_nursery() as nursery:
             after = restarted(each, nursery)

@@ -61,10 +61,10 @@ def programs(length: int) -> st.SearchStrategy[list[Step]]:
     return st.lists(steps, min_size=length // 2, max_size=length).map(lambda program: START + program)
 
 
-def run_program(program: list[Step]) -> int:
+def run_program(program: list[Step], *, is_moving: bool = False) -> int:
     """Returns its steps; raises AssertionError."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
-        run = Run(Path(directory))
+        run = Run(Path(directory), is_moving=is_moving)
         trio.run(run.run, program, clock=trio.testing.MockClock(autojump_threshold=0))
         return run.steps
 
@@ -81,3 +81,10 @@ def test_programs_do_not_differ() -> None:
 
     run()
     assert n_steps >= 10_000
+
+
+@settings(max_examples=40, deadline=None, derandomize=True, phases=[Phase.generate])
+@given(programs(60))
+def test_a_bucket_that_renames(program: list[Step]) -> None:
+    """So it is on a bucket that renames objects; but a kill in the middle of a rename leaves both directories there."""
+    run_program([step for step in program if step[0] != "killed"], is_moving=True)
