@@ -2,6 +2,8 @@
 VENV ?= .venv
 PY = $(VENV)/bin/python
 export VENV
+# Containers often set it; a mount starts two interpreters, and compiling is a third of what that costs.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test check soak writes workloads bench manual lock install-service clean
 
