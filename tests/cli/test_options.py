@@ -264,13 +264,9 @@ def test_contradictions(flags: list[str], env: dict[str, str], says: str) -> Non
     assert says in str(raised.value)
 
 
-# -- the real command -------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (["--part-size", "huge"], "'huge' is not a size"),
         (["--part-size", "1"], "--part-size must be between 5 MiB and 5 GiB"),
         (["--part-size", "-8MiB"], "is not a size"),
         (["--part-size", str(10**400)], "--part-size"),
@@ -287,23 +283,20 @@ def test_contradictions(flags: list[str], env: dict[str, str], says: str) -> Non
         (["--negative-metadata-ttl", "200000d"], "more than 100 years"),
         (["--maximum-throughput-gbps", "nan"], "--maximum-throughput-gbps must be a number greater than 0"),
         (["--maximum-throughput-gbps", "inf"], "--maximum-throughput-gbps must be a number greater than 0"),
-        (["--region", "us east 1"], "region 'us east 1'"),
         (["--ca-bundle", "/nonexistent"], "'/nonexistent' does not exist"),
-        (["--ca-bundle", __file__], "CA bundle cannot be used"),
         (["--read-ahead-kib", "3"], "--read-ahead-kib"),
         (["--read-ahead-kib", "16385"], "--read-ahead-kib"),
         (["--max-threads", "0"], "--max-threads"),
         (["--max-threads", "many"], "--max-threads"),
         (["--prefix", "data"], "the prefix 'data' must end with '/'; did you mean 'data/'?"),
-        (["--cash", "/x"], "No such option"),
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
 )
-def test_nonsense(work: Path, flags: list[str], says: str) -> None:
-    """The command refuses it in one line that names the option, with the exit code for usage."""
-    line = refusal(work, ExitCode.USAGE, "bucket", str(work), "--endpoint-url", "http://127.0.0.1:1", *flags)
-    assert line.startswith("s3mount: ")
-    assert says in line
+def test_nonsense(flags: list[str], says: str) -> None:
+    """What an option cannot mean is refused with its name."""
+    with pytest.raises(BadOption) as raised:
+        configured(*flags)
+    assert says in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -317,9 +310,36 @@ def test_nonsense(work: Path, flags: list[str], says: str) -> None:
         ("data--use1-az4--xa-s3", "access points of directory buckets are not supported"),
     ],
 )
-def test_not_a_bucket(work: Path, bucket: str, says: str) -> None:
-    """An address, a name or an ARN that cannot be meant is refused before S3 is asked, the same in both modes."""
-    assert says in refusal_in_both_modes(work, ExitCode.USAGE, bucket, str(work))
+def test_not_a_bucket(bucket: str, says: str) -> None:
+    """An address, a name or an ARN that cannot be meant is refused before S3 is asked."""
+    with pytest.raises(BadOption) as raised:
+        configured(bucket=bucket)
+    assert says in str(raised.value)
+
+
+# -- the real command -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--part-size", "huge"], "'huge' is not a size"),
+        (["--region", "us east 1"], "region 'us east 1'"),
+        (["--ca-bundle", __file__], "CA bundle cannot be used"),
+        (["--cash", "/x"], "No such option"),
+    ],
+    ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
+)
+def test_the_command_refuses_nonsense(work: Path, flags: list[str], says: str) -> None:
+    """The command refuses it in one line that names the option, with the exit code for usage."""
+    line = refusal(work, ExitCode.USAGE, "bucket", str(work), "--endpoint-url", "http://127.0.0.1:1", *flags)
+    assert line.startswith("s3mount: ")
+    assert says in line
+
+
+def test_both_modes_refuse_alike(work: Path) -> None:
+    """A bucket that cannot be meant is refused with the same line in the background and in the foreground."""
+    assert "'/data' is not a bucket name" in refusal_in_both_modes(work, ExitCode.USAGE, "/data", str(work))
 
 
 @pytest.mark.parametrize("flag", ["--no-sign-request", "--requester-pays"])
