@@ -32,11 +32,11 @@ from s3mount.fs.tree import Tree
 from s3mount.fs.upload_records import UploadRecords
 from s3mount.fs.write_room import WriteRoom
 from s3mount.fs.written import WrittenInodes
+from s3mount.store.checking_writer import CheckingWriter
 from s3mount.store.connect import Connection
 from s3mount.store.crt_writer import CrtWriter
 from s3mount.store.guarded_writer import GuardedWriter, WriteGuardConfig
 from s3mount.store.patient import PatientStore
-from s3mount.store.recording_writer import RecordingWriter
 from s3mount.store.renaming import ObjectMover
 from s3mount.store.retries import Retries
 from s3mount.store.s3_writer import S3Writer
@@ -84,7 +84,7 @@ def _remember_on(disk: DiskCache | None) -> Callable[[ObjectId, Body], None]:
 
 def _writer(
     mount: MountConfig, shared: Shared, records: UploadRecords
-) -> tuple[GuardedWriter, RecordingWriter, ObjectMover | None]:
+) -> tuple[GuardedWriter, CheckingWriter, ObjectMover | None]:
     """The writer that counts, the one that everything asks, and what renames objects where the bucket can."""
     config, client, s3 = mount.writing, shared.connection.client, mount.s3
     by_crt = CrtWriter(shared.connection.reader.requests, client, s3, config.objects)
@@ -92,7 +92,7 @@ def _writer(
     guarded = GuardedWriter(by_crt, limits, bucket=s3.location.bucket)
     last = guarded.through(S3Writer(client, s3, config.objects))
     retries = Retries(mount.patience)
-    writer = RecordingWriter(guarded, retries, last, log=records)
+    writer = CheckingWriter(guarded, retries, last, log=records)
     is_directory = s3.location.is_directory_bucket
     return guarded, writer, ObjectMover(client, s3, writer, guarded.attempts, retries) if is_directory else None
 

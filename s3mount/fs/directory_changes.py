@@ -15,7 +15,7 @@ from s3mount.fs.drafts import Drafts
 from s3mount.fs.kept_directories import KeptDirectories
 from s3mount.fs.names import Names
 from s3mount.store.base import MAX_PAGE, Catalogue
-from s3mount.store.writing import Condition, Writer
+from s3mount.store.writing import NEW, Writer
 
 
 class DirectoryChanges:
@@ -23,7 +23,6 @@ class DirectoryChanges:
 
     Args:
         has_markers: directories that are made have one.
-        if_new: the condition of what must be new.
     """
 
     def __init__(
@@ -35,7 +34,6 @@ class DirectoryChanges:
         kept: KeptDirectories,
         *,
         has_markers: bool,
-        if_new: Condition,
     ) -> None:
         self._names = names
         self._drafts = drafts
@@ -43,7 +41,6 @@ class DirectoryChanges:
         self._writer = writer
         self._kept = kept
         self._has_markers = has_markers
-        self._if_new = if_new
 
     async def make(self, parent_ino: int, name: bytes, mode: int) -> FileAttrs:
         """See `Namespace.mkdir`."""
@@ -61,7 +58,7 @@ class DirectoryChanges:
 
     async def _mark(self, key: str) -> None:
         try:
-            await self._writer.put(key, [], self._if_new)
+            await self._writer.put(key, [], NEW)
         except AlreadyExists:
             page = await self._catalogue.list_page(key, delimiter="", max_keys=1)
             if not page.is_empty:

@@ -24,7 +24,7 @@ from s3mount.errors import AlreadyExists, ObjectChanged, ObjectNotFound, S3Mount
 from s3mount.fs.draft_attributes import DraftAttributes, own_write
 from s3mount.fs.draft_content import DraftContent, DraftTools
 from s3mount.fs.spooled import SpooledContent
-from s3mount.store.writing import ANYTHING, NEW, PLAIN, Attributes, Condition, Written
+from s3mount.store.writing import NEW, PLAIN, Attributes, Condition, Written
 
 log = logging.getLogger(__name__)
 
@@ -208,8 +208,6 @@ class Draft:
 
     @property
     def _condition(self) -> Condition:
-        if not self._tools.has_conditions:
-            return ANYTHING
         return NEW if self.base is None else Condition(self.base.etag)
 
     # -- its name and its end -------------------------------------------------------------------

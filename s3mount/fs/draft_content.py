@@ -44,7 +44,6 @@ class DraftTools:
     Attributes:
         clock: seconds since the epoch.
         keeps_streamed: whether parts that were sent go to the spool, too.
-        has_conditions: whether the server keeps those of a PUT.
         watch: is told what becomes of drafts.
         stamps: know what programs set of files.
     """
@@ -52,7 +51,6 @@ class DraftTools:
     spool: SpoolTools
     clock: Callable[[], float]
     keeps_streamed: bool = True
-    has_conditions: bool = True
     watch: DraftWatch = NOBODY
     stamps: Stamps = NO_STAMPS
 

@@ -39,7 +39,7 @@ from s3mount.fs.write_room import WriteRoom
 from s3mount.store.base import ObjectStore
 from s3mount.store.conditions import Conditions
 from s3mount.store.renaming import Mover
-from s3mount.store.writing import ANYTHING, NEW, Writer
+from s3mount.store.writing import Writer
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,6 @@ class NamespaceConfig:
     Attributes:
         has_markers: directories that are made have an object.
         rename_dir_limit: objects of the largest directory that is renamed.
-        has_conditions: whether the server keeps those of a PUT.
         conditions: what is known of the server's; None to find out when it matters.
         clock: seconds since the epoch.
         mover: where the bucket can rename objects.
@@ -57,7 +56,6 @@ class NamespaceConfig:
 
     has_markers: bool = True
     rename_dir_limit: int = 100_000
-    has_conditions: bool = True
     conditions: Conditions | None = None
     clock: Callable[[], float] = time.time
     mover: Mover | None = None
@@ -95,7 +93,7 @@ class Namespace:
         nursery: trio.Nursery,
         config: NamespaceConfig,
     ) -> None:
-        root_key, if_new = tree.inodes.root.key, NEW if config.has_conditions else ANYTHING
+        root_key = tree.inodes.root.key
         self._tree = tree
         self._drafts = drafts
         self._policy = policy
@@ -110,9 +108,8 @@ class Namespace:
             writer,
             self._kept,
             has_markers=config.has_markers and policy.is_rw,
-            if_new=if_new,
         )
-        self._symlinks = Symlinks(self._names, store, writer, config.clock, if_new=if_new)
+        self._symlinks = Symlinks(self._names, store, writer, config.clock)
         self._copies = Copies(store, writer, root_key, config.clock, room, config.conditions, config.mover)
         self.changes = AttributeChanges(tree, drafts, policy, nursery)
         files = FileRenames(tree, drafts, self._copies, writer, self._kept, self.changes)

@@ -12,7 +12,7 @@ from s3mount.core.symlinks import MAX_TARGET, SUFFIX, is_link_key, link_key
 from s3mount.errors import InvalidName, StaleInode, StoreError
 from s3mount.fs.names import Names
 from s3mount.store.base import RangeReader
-from s3mount.store.writing import Condition, Writer
+from s3mount.store.writing import NEW, Writer
 
 #: Targets remembered: some 300 bytes each.
 MAX_TARGETS = 10_000
@@ -23,17 +23,13 @@ class Symlinks:
 
     Args:
         clock: seconds since the epoch.
-        if_new: the condition of what must be new.
     """
 
-    def __init__(
-        self, names: Names, store: RangeReader, writer: Writer, clock: Callable[[], float], *, if_new: Condition
-    ) -> None:
+    def __init__(self, names: Names, store: RangeReader, writer: Writer, clock: Callable[[], float]) -> None:
         self._names = names
         self._store = store
         self._writer = writer
         self._clock = clock
-        self._if_new = if_new
         self._targets: dict[ObjectId, bytes] = {}
 
     async def make(self, parent_ino: int, name: bytes, target: bytes) -> FileAttrs:
@@ -41,7 +37,7 @@ class Symlinks:
         if not 0 < len(target) <= MAX_TARGET:
             raise InvalidName(f"a link to {len(target)} bytes")
         path = await self._names.new_path(parent_ino, name, "symlink", SUFFIX)
-        written = await self._writer.put(link_key(path), [target], self._if_new)
+        written = await self._writer.put(link_key(path), [target], NEW)
         mtime_s = int(self._clock()) if written.mtime_s is None else written.mtime_s
         self._remember(written.id, target)
         return self._names.made(path, ObjectStat(link_key(path), written.id.etag, len(target), mtime_s))

@@ -329,7 +329,7 @@ async def test_a_server_without_conditions(tmp_path: Path) -> None:
     store = FakeStore()
     store.put("a", b"a")
     writer = Careless(store)
-    async with namespace(store, tmp_path, writer=writer, config=NamespaceConfig(has_conditions=False)) as here:
+    async with namespace(store, tmp_path, writer=writer, config=NamespaceConfig()) as here:
         await here.known("a", "x", "y")
         await here.link("a", "x")
         cost(store, writer)
