@@ -1,13 +1,11 @@
 """What this process may use of its host: memory and processors, as the kernel's control groups limit them.
 
 A limit stands at the group of the process or at any group above it (a container's, a systemd unit's, a slice's), and
-the smallest counts.  /proc/self/cgroup says which group (cgroups(7)):
+the smallest counts (`control_groups` finds them):
 
-    0::/PATH                v2: memory.max, cpu.max
-    N:CONTROLLER,…:/PATH    v1: memory.limit_in_bytes; cpu.cfs_quota_us and cpu.cfs_period_us
+    v2    memory.max, cpu.max
+    v1    memory.limit_in_bytes; cpu.cfs_quota_us and cpu.cfs_period_us
 
-and /proc/self/mountinfo where the groups' files are.  A mount may show only a part of the tree (its root), and
-PATH may lie outside it, as in a container without a name space for cgroups: then what the mount shows is walked.
 What cannot be read limits nothing.
 
 What is used of a limit (`MemoryUse`) counts neither page cache nor slabs that the kernel gives up when it needs them:
@@ -18,9 +16,10 @@ slows the group down and memory.max kills in it, so the smaller one counts.
 import math
 import os
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import NamedTuple
 
+from s3mount.control_groups import groups_of, text_of
 from s3mount.core.pressure import Use
 from s3mount.units import KIB
 
@@ -41,8 +40,8 @@ def this_host(proc: Path = PROC_SELF) -> Host:
         proc: where `cgroup` and `mountinfo` of the process are.
     """
     processors = float(len(os.sched_getaffinity(0)))
-    memory = [_memory_limit(group) for group in _groups(proc, "memory")]
-    cpus = [_cpu_limit(group) for group in _groups(proc, "cpu")]
+    memory = [_memory_limit(group) for group in groups_of(proc, "memory")]
+    cpus = [_cpu_limit(group) for group in groups_of(proc, "cpu")]
     return Host(int(min([_physical(), *memory])), min([processors, *cpus]))
 
 
@@ -59,7 +58,7 @@ class MemoryUse:
     """
 
     def __init__(self, proc: Path = PROC_SELF, meminfo: Path = Path("/proc/meminfo")) -> None:
-        self._groups = list(_groups(proc, "memory"))
+        self._groups = list(groups_of(proc, "memory"))
         self._meminfo = meminfo
 
     def fullest(self) -> tuple[Use, str]:
@@ -87,7 +86,7 @@ def _memory_used(group: Path) -> int:
 
 def _table(path: Path, unit: str = "") -> dict[str, int]:
     """Lines of a name, perhaps a colon, and a number."""
-    rows = (line.removesuffix(unit).split() for line in _text(path).splitlines())
+    rows = (line.removesuffix(unit).split() for line in text_of(path).splitlines())
     return {row[0].removesuffix(":"): int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}
 
 
@@ -98,60 +97,14 @@ def _memory_limit(group: Path) -> float:
 
 def _cpu_limit(group: Path) -> float:
     """Processors: the share of a period that the group may run; v1 writes -1 for no limit."""
-    quota, _, period = _text(group / "cpu.max").partition(" ")
+    quota, _, period = text_of(group / "cpu.max").partition(" ")
     if not quota:
-        quota, period = _text(group / "cpu.cfs_quota_us"), _text(group / "cpu.cfs_period_us")
+        quota, period = text_of(group / "cpu.cfs_quota_us"), text_of(group / "cpu.cfs_period_us")
     if not (quota.isdigit() and period.isdigit() and int(period)):
         return math.inf
     return int(quota) / int(period)
 
 
-def _groups(proc: Path, controller: str) -> Iterator[Path]:
-    """The directories of the process's groups, v1 and v2, from its own up to the highest that can be seen."""
-    mounts = list(_mounts(proc, controller))
-    for line in _text(proc / "cgroup").splitlines():
-        number, controllers, path = line.split(":", 2)
-        is_v2 = number == "0" and not controllers
-        if is_v2 or controller in controllers.split(","):
-            for mount in mounts:
-                if mount.is_v2 == is_v2:
-                    yield from mount.walk(PurePosixPath(path))
-
-
-class _Mount(NamedTuple):
-    """A mount of a hierarchy of groups: `root` is the group that is seen at `point`."""
-
-    is_v2: bool
-    root: PurePosixPath
-    point: Path
-
-    def walk(self, path: PurePosixPath) -> Iterator[Path]:
-        relative = path.relative_to(self.root) if path.is_relative_to(self.root) else PurePosixPath()
-        if ".." in relative.parts:  # the mount belongs to another name space
-            relative = PurePosixPath()
-        group = self.point / relative
-        yield group
-        for _ in relative.parts:
-            group = group.parent
-            yield group
-
-
-def _mounts(proc: Path, controller: str) -> Iterator[_Mount]:
-    for line in _text(proc / "mountinfo").splitlines():
-        before, _, after = line.partition(" - ")
-        kind, _, options = after.split(" ", 2)
-        if kind == "cgroup2" or (kind == "cgroup" and controller in options.split(",")):
-            _, _, _, root, point, *_ = before.split(" ")
-            yield _Mount(kind == "cgroup2", PurePosixPath(root), Path(point))
-
-
 def _number(path: Path) -> float:
-    text = _text(path)
+    text = text_of(path)
     return int(text) if text.isdigit() else math.inf
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="surrogateescape").strip()
-    except OSError:
-        return ""

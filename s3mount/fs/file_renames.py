@@ -6,7 +6,8 @@
 A directory bucket does both by one request (store.renaming).
 
 Killed in between, both names have it, complete.  A file that is being written is made durable first, and is written
-under its new name from then on.  Its inode keeps its number; who reads it reads on.
+under its new name from then on.  Its inode keeps its number; who reads it reads on, and so does who reads what it
+replaces, if that is not much (fs.holds).
 
 A copy gets the time when it is made; S3 takes no other.
 """
@@ -21,6 +22,7 @@ from s3mount.errors import StoreError
 from s3mount.fs.attribute_changes import AttributeChanges
 from s3mount.fs.copies import Copies
 from s3mount.fs.drafts import Drafts
+from s3mount.fs.holds import Holds
 from s3mount.fs.kept_directories import KeptDirectories
 from s3mount.fs.pinned import pinned
 from s3mount.fs.tree import Tree
@@ -38,7 +40,9 @@ class FileRenames:
         writer: Writer,
         kept: KeptDirectories,
         changes: AttributeChanges,
+        holds: Holds,
     ) -> None:
+        self._holds = holds
         self._changes = changes
         self._tree = tree
         self._drafts = drafts
@@ -75,7 +79,8 @@ class FileRenames:
                 moved = await self._copies.copy(version, new_key, is_new=is_new, attributes=attributes)
             return moved
 
-        async with self._changes.held(path, new_path):
+        victim = None if replaced is None else self._tree.inodes.peek(new_path, replaced.found)
+        async with self._changes.held(path, new_path), self._holds.kept(victim):
             if (open_there := self._drafts.find(new_path)) is not None:
                 await open_there.hold()
             if (draft := self._drafts.find(path)) is not None:

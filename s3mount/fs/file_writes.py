@@ -101,12 +101,12 @@ class FileWrites:
         inode = self._tree.inodes.get(ino)
         if inode.found is None:
             raise IsADirectory(f"{inode.key!r} is a directory")
+        if inode.is_orphan:
+            raise StaleInode(f"{inode.key!r} was removed")
         draft = inode.unsaved
         if not isinstance(draft, Draft) or draft.is_over_existing:
             self._policy.check_overwrite(inode.key, is_whole=opening.is_truncating, is_append=opening.is_append)
         if draft is None:
-            if inode.is_orphan:
-                raise StaleInode(f"{inode.key!r} was removed")
             with self._tree.handles.opening():
                 await self._tree.versions.waits.of_names(self._tree.versions.check(inode))
         with self._tree.handles.opening():

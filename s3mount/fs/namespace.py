@@ -28,9 +28,11 @@ from s3mount.fs.directory_renames import DirectoryRenames
 from s3mount.fs.draft import Draft
 from s3mount.fs.drafts import Drafts
 from s3mount.fs.file_renames import FileRenames
+from s3mount.fs.holds import Holds
 from s3mount.fs.kept_directories import KeptDirectories
 from s3mount.fs.names import Names
-from s3mount.fs.removals import Removals, RemovalStatistics
+from s3mount.fs.removal import RemovalStatistics
+from s3mount.fs.removals import Removals
 from s3mount.fs.renames import Renames
 from s3mount.fs.symlinks import Symlinks
 from s3mount.fs.tree import Tree
@@ -63,11 +65,12 @@ class NamespaceConfig:
 
 @dataclass(frozen=True)
 class NamespaceStatistics:
-    """What `fs.removals` counts; objects copied since the start; files whose attributes are on their way."""
+    """What `fs.removals` counts; objects copied since the start; files whose attributes are on their way, and kept."""
 
     removals: RemovalStatistics
     copied: int
     changing: int
+    held: int
 
 
 class Namespace:
@@ -99,7 +102,8 @@ class Namespace:
         self._policy = policy
         self._writer = writer
         self._kept = KeptDirectories(tree.cache.local, store, root_key, nursery)
-        self.removals = Removals(tree.cache, tree.kernel, self._kept, writer, nursery)
+        self._holds = Holds(drafts.spool, nursery)
+        self.removals = Removals(tree.cache, tree.kernel, self._kept, writer, self._holds, nursery)
         self._names = Names(tree, policy, self.removals)
         self._directories = DirectoryChanges(
             self._names,
@@ -112,7 +116,7 @@ class Namespace:
         self._symlinks = Symlinks(self._names, store, writer, config.clock)
         self._copies = Copies(store, writer, root_key, config.clock, room, config.conditions, config.mover)
         self.changes = AttributeChanges(tree, drafts, policy, nursery)
-        files = FileRenames(tree, drafts, self._copies, writer, self._kept, self.changes)
+        files = FileRenames(tree, drafts, self._copies, writer, self._kept, self.changes, self._holds)
         directories = DirectoryRenames(
             tree, drafts, self._copies, store, writer, self._kept, self.changes, config.rename_dir_limit
         )
@@ -123,8 +127,7 @@ class Namespace:
     async def mkdir(self, parent_ino: int, name: bytes, mode: int) -> FileAttrs:
         """A new directory; the kernel holds one more reference.
 
-        Raises:
-            AlreadyExists, KeyTooLong, InvalidName, ReadOnlyMount, StoreError.
+        Raises: AlreadyExists, KeyTooLong, InvalidName, ReadOnlyMount, StoreError.
         """
         return await self._directories.make(parent_ino, name, mode)
 
@@ -166,8 +169,7 @@ class Namespace:
     async def symlink(self, parent_ino: int, name: bytes, target: bytes) -> FileAttrs:
         """A symbolic link under a name that nothing had; the kernel holds one more reference.
 
-        Raises:
-            AlreadyExists, KeyTooLong, InvalidName, ReadOnlyMount, StoreError.
+        Raises: AlreadyExists, KeyTooLong, InvalidName, ReadOnlyMount, StoreError.
         """
         return await self._symlinks.make(parent_ino, name, target)
 
@@ -185,8 +187,7 @@ class Namespace:
     async def unlink(self, parent_ino: int, name: bytes) -> None:
         """A name goes; who has the file open goes on with it.
 
-        Raises:
-            IsADirectory, NameNotFound, NotAllowed, ReadOnlyMount, StoreError.
+        Raises: IsADirectory, NameNotFound, NotAllowed, ReadOnlyMount, StoreError.
         """
         path, cache = self._tree.path_of(parent_ino, name), self._tree.cache
         self._policy.check_delete(path)
@@ -237,9 +238,10 @@ class Namespace:
 
     def statistics(self) -> NamespaceStatistics:
         """A snapshot of the counters."""
-        return NamespaceStatistics(self.removals.statistics(), self._copies.copied, self.changes.n_waiting)
+        copied, changing, held = self._copies.copied, self.changes.n_waiting, self._holds.n_held
+        return NamespaceStatistics(self.removals.statistics(), copied, changing, held)
 
     def check_invariants(self) -> None:
         """Raises ValueError when a part's invariant does not hold."""
-        for part in self.removals, self._kept, self._renames, self._symlinks, self.changes:
+        for part in self.removals, self._holds, self._kept, self._renames, self._symlinks, self.changes:
             part.check_invariants()

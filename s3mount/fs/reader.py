@@ -2,7 +2,9 @@
 
 The version is fixed at open: whatever others do to the key, this handle reads bytes of that
 version or fails with `ObjectChanged`.  What this mount writes is another matter, as on any local file system: while the
-file is being written a handle reads what is written so far, and then the version that became of it.
+file is being written a handle reads what is written so far, and then the version that became of it; renamed, what has
+the new name; and what is kept for it (fs.holds) when its name is taken.  A read that is on its way meanwhile has the
+version that it began with, to its end; if that is gone by then it reads again.
 
 What is held of an object is opened when the first byte is asked for: a small file that the kernel has
 is opened and closed, epoch after epoch, and never is.
@@ -104,23 +106,31 @@ class FileReader:
         Raises:
             StoreError: they could not be had.
         """
-        if self.inode.unsaved is not None:
-            with limit():
-                return memoryview(await self.inode.unsaved.read(offset, length))
-        try:
-            return await self._read(offset, length, limit)
-        except ObjectChanged:
-            if self.inode.found is None or self.inode.found.id == self._found.id:
-                raise
-            return await self._read(offset, length, limit)  # it was renamed or written here meanwhile
+        while True:
+            if self.inode.unsaved is not None:
+                with limit():
+                    return memoryview(await self.inode.unsaved.read(offset, length))
+            self._follow()
+            found = self._found
+            try:
+                return await self._read(offset, length, limit)
+            except ObjectChanged:
+                current = self.inode.found
+                if self.inode.unsaved is None and (current is None or current.id == found.id):
+                    raise
 
     async def _read(self, offset: int, length: int, limit: Limit) -> memoryview:
-        self._follow()
         wanted = ByteRange(min(offset, self._size), min(offset + length, self._size))
-        content = await self._blocks.read_disk(self._opened, wanted) if self._blocks.has_disk else None
-        if content is None:
-            with limit():
-                content = await self._blocks.read(self._opened, wanted)
+        if wanted.length == 0:
+            return memoryview(b"")
+        opened = self._blocks.open(self._opened.object_id, self._size)  # another read may follow to another version
+        try:
+            content = await self._blocks.read_disk(opened, wanted) if self._blocks.has_disk else None
+            if content is None:
+                with limit():
+                    content = await self._blocks.read(opened, wanted)
+        finally:
+            self._blocks.close(opened)
         self.inode.deliver(wanted)
         return content
 

@@ -6,14 +6,13 @@
                           what they are about is deleted before they go on: `settle`
     S3 refuses            an error in the log, the name is there again, and the next `settle` that is about it raises
     a reader has it open  the DELETE waits for its last close, up to `HOLD_S`, so that it reads on; `settle` of the name
-                          itself, or of everything, does not wait
+                          itself, or of everything, does not wait.  What is not much is kept then (fs.holds)
 
 INVARIANT: as long as a name waits here, nothing is under it in this mount.
 """
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import trio
 
@@ -21,8 +20,10 @@ from s3mount.cache.metadata import MetadataCache
 from s3mount.core.inode import Inode
 from s3mount.core.keys import SEPARATOR, split_key
 from s3mount.errors import NotSupported, StoreError
+from s3mount.fs.holds import Holds
 from s3mount.fs.kept_directories import KeptDirectories
 from s3mount.fs.kernel_view import KernelView
+from s3mount.fs.removal import Removal, RemovalStatistics
 from s3mount.store.writing import MAX_DELETES, Writer
 
 log = logging.getLogger(__name__)
@@ -37,38 +38,12 @@ _LOOK_S = 1.0
 _MAX_REFUSALS = 1000
 
 
-@dataclass(frozen=True)
-class RemovalStatistics:
-    """Names that wait, of which for readers; requests sent, names removed and refused since the start."""
-
-    waiting: int
-    held: int
-    batches: int
-    removed: int
-    refused: int
-
-
-@dataclass(eq=False)
-class _Removal:
-    """A name, and the object that is to go.
-
-    Attributes:
-        inode: that somebody may have open.
-        is_alone: the directory it was in is gone, too.
-    """
-
-    path: str
-    key: str
-    inode: Inode | None
-    held_until: float
-    is_alone: bool = False
-
-
 class Removals:
     """The DELETEs of one mount.
 
     Args:
         kept: is told of directories that may have lost their last key.
+        holds: keep what readers have open.
         nursery: the mount's.
         clock: of the hold.
     """
@@ -79,6 +54,7 @@ class Removals:
         kernel: KernelView,
         kept: KeptDirectories,
         writer: Writer,
+        holds: Holds,
         nursery: trio.Nursery,
         clock: Callable[[], float] = trio.current_time,
     ) -> None:
@@ -86,10 +62,11 @@ class Removals:
         self._kernel = kernel
         self._kept = kept
         self._writer = writer
+        self._holds = holds
         self._nursery = nursery
         self._clock = clock
-        self._waiting: dict[str, _Removal] = {}
-        self._sent: dict[str, _Removal] = {}
+        self._waiting: dict[str, Removal] = {}
+        self._sent: dict[str, Removal] = {}
         self._refusals: dict[str, StoreError] = {}
         self._is_working = False
         self._full = trio.Event()
@@ -104,7 +81,7 @@ class Removals:
         """
         self._cache.local.add_removed(path)
         self._refusals.pop(path, None)
-        self._waiting[path] = _Removal(path, key, inode, self._clock() + HOLD_S)
+        self._waiting[path] = Removal(path, key, inode, self._clock() + HOLD_S)
         if len(self._waiting) >= MAX_DELETES:
             self._full.set()
         if not self._is_working:
@@ -146,11 +123,11 @@ class Removals:
         if errors:
             raise errors[0]
 
-    def _all(self) -> Iterator[_Removal]:
+    def _all(self) -> Iterator[Removal]:
         yield from self._waiting.values()
         yield from self._sent.values()
 
-    def _is_held(self, removal: _Removal) -> bool:
+    def _is_held(self, removal: Removal) -> bool:
         is_open = removal.inode is not None and removal.inode.handles > 0
         return is_open and self._clock() < removal.held_until
 
@@ -168,7 +145,7 @@ class Removals:
         finally:
             self._is_working = False
 
-    async def _send(self, due: list[_Removal]) -> None:
+    async def _send(self, due: list[Removal]) -> None:
         """One request; what it leaves for the next one still waits."""
         batch = due[:MAX_DELETES]
         for each in batch:
@@ -177,6 +154,9 @@ class Removals:
         self._keep(batch)
         refused = None
         try:
+            for each in batch:
+                if each.inode is not None:
+                    await self._holds.keep(each.inode)
             refused = await self._deleted([each.key for each in batch])
         finally:
             for each in batch:
@@ -189,7 +169,7 @@ class Removals:
             self._answered.set()
             self._answered = trio.Event()
 
-    def _keep(self, batch: list[_Removal]) -> None:
+    def _keep(self, batch: list[Removal]) -> None:
         """Before and after, since S3 may be asked at any time whether a directory has keys."""
         for directory_key in {split_key(each.path)[0] for each in batch if not each.is_alone}:
             self._kept.keep(directory_key)
@@ -215,7 +195,7 @@ class Removals:
                 refused[key] = error
         return refused
 
-    def _end(self, removal: _Removal, error: StoreError | None) -> None:
+    def _end(self, removal: Removal, error: StoreError | None) -> None:
         path = removal.path
         self._cache.local.forget_removed(path)
         if error is None:

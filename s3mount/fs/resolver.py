@@ -113,6 +113,9 @@ class Resolver:
                 self._missed(path)
             raise self._not_found(path, absence)
         if not answer.is_proven:
+            last = self._cache.last_record(path)
+            if last is not None and last.found is not None and last.found != answer.found:
+                self._cache.drop(path)  # or the look-up that comes next would answer with it again
             return self._cache.ages.record(path, answer.found, asked_at)
         self._missed(path)
         return self._cache.put(path, answer.found, asked_at)

@@ -84,7 +84,9 @@ class Tree:
 
     def note_change(self, inode: Inode) -> None:
         """A version that is gone contradicts what cache and kernel know of its name, and is not opened again."""
-        self.cache.drop(inode.key)
         inode.is_gone = True
         inode.vouched_until = -math.inf
+        if inode.is_orphan:
+            return  # the name is another's
+        self.cache.drop(inode.key)
         self.kernel.forget_name(inode.key)

@@ -25,13 +25,13 @@ from pathlib import Path
 from s3mount.fuse import mountservice
 from s3mount.fuse.handshake import MAX_PAGES, InitRequest, Wishes, agree
 from s3mount.fuse.mountinfo import mounted_on
+from s3mount.fuse.undertaker import Undertaker
 from s3mount.units import KIB
 
 log = logging.getLogger(__name__)
 
 _DEVICE = "/dev/fuse"
 _HELPER = "fusermount3"
-_HELPER_S = 5.0
 #: The kernel sends INIT as a part of mount(2), so this is for descriptors that are no FUSE device.
 _INIT_S = 5
 #: FUSE_MIN_READ_BUFFER is 8 KiB.
@@ -55,7 +55,7 @@ class Device:
         fd: its descriptor.  Whoever duplicates it closes the duplicate before `close`.
     """
 
-    def __init__(self, fd: int, path: str, helper: "_Helper | None" = None) -> None:
+    def __init__(self, fd: int, path: str, helper: Undertaker | None = None) -> None:
         self.fd = fd
         self._path = path
         self._helper = helper
@@ -150,24 +150,6 @@ def _translated(options: Set[str]) -> Set[str]:
     return options - {"allow_root"} | ({"allow_other"} if "allow_root" in options else set())
 
 
-class _Helper:
-    """A fusermount3 that waits for the end of its socket."""
-
-    def __init__(self, process: subprocess.Popen[bytes], ours: socket.socket) -> None:
-        self._process = process
-        self._ours = ours
-
-    def fileno(self) -> int:
-        """Its end shows fusermount3 that the mount may be dead."""
-        return self._ours.fileno()
-
-    def end(self) -> None:
-        """It sees that nothing is mounted any more, and goes; it is not waited for if it hangs on something else."""
-        self._ours.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_HELPER_S)
-
-
 def _mount_by_helper(path: str, options: Set[str]) -> Device:
     """What fusermount3 has to say is dropped: the caller lets libfuse try, and it says it again."""
     with contextlib.ExitStack() as stack:
@@ -184,9 +166,10 @@ def _mount_by_helper(path: str, options: Set[str]) -> Device:
         _, descriptors, _, _ = socket.recv_fds(ours, 1, 1)
         for fd in descriptors:
             os.set_inheritable(fd, False)  # noqa: FBT003  recv_fds leaves out its flags, and so MSG_CMSG_CLOEXEC
-        helper = _Helper(process, ours)
+        helper = Undertaker(process, ours)
         if descriptors and "auto_unmount" in options:
             stack.pop_all()
+            helper.move_out()
             return Device(descriptors[0], path, helper)
         helper.end()
         if not descriptors:

@@ -1,4 +1,4 @@
-"""Credentials that may read and not list: known paths open, a listing says why not, and little is asked in vain."""
+"""Names by HEAD, where LIST is denied or fails: known paths open, errors say why not, and little is asked in vain."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from s3mount.cache.metadata import MetadataConfig
 from s3mount.errors import AccessDenied, BadCredentials, IsADirectory, NameNotFound, StoreError, StoreFailure
 from tests.fs.harness import ROOT, file_system
 from tests.fs.trees import A_MINUTE, FOREVER, MINIMAL_MODE, SortedStore, read_directory
-from tests.support.fake_store import FaultyStore
+from tests.support.fake_store import FakeStore, FaultyStore
 
 Calls = list[tuple[str, str]]
 
@@ -139,3 +139,22 @@ async def test_bad_credentials_are_no_denial(autojump_clock: object) -> None:
         with pytest.raises(BadCredentials):
             await mounted.walk("f")
     assert calls == [("list", "f")]
+
+
+async def test_a_file_found_by_half_an_answer_is_not_stale_twice(autojump_clock: object) -> None:
+    """A stat of a file that was replaced is right, though a store without order fails the LIST of its first attempt."""
+    store, left = FakeStore(is_ordered=False), [0]
+    store.put("a", b"1")
+
+    def fault(operation: str, _key: str, _call: int) -> StoreError | None:
+        is_failing = operation == "list" and left[0] > 0
+        left[0] -= is_failing
+        return StoreFailure("503") if is_failing else None
+
+    async with file_system(FaultyStore(store, fault), metadata=MINIMAL_MODE) as mounted:
+        assert (await mounted.walk("a")).size == 1
+        store.put("a", b"22")
+        await trio.sleep(1.1)
+        left[0] = 1
+        assert (await mounted.walk("a")).size == 2
+        assert left == [0]

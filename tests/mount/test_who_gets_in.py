@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.groups import killable_group
 from tests.support.mounts import COMMAND, aws_environment, children, clean_up, is_mounted, mounted
 from tests.support.namespaces import NOBODY, PUBLIC_FUSE_DEV, as_nobody, in_namespace, over
 from tests.support.processes import wait_until
@@ -92,3 +93,24 @@ def test_a_step_that_is_ended(weed: Server, work: Path) -> None:
     finally:
         clean_up(mnt)
     assert weed.client.get_object(Bucket=bucket, Key="log")["Body"].read() == b"first\nsecond\n"
+
+
+def test_a_job_that_is_killed(weed: Server, work: Path) -> None:
+    """With --auto-unmount a mount of root's is gone, with all its processes, when the control group that it was started
+    in, or one above it, is killed as a whole.
+    """
+    bucket, mnt = weed.make_bucket(), work / "mnt"
+    weed.client.put_object(Bucket=bucket, Key="a", Body=b"content")
+    mnt.mkdir()
+    flags = ["--auto-unmount", "--endpoint-url", weed.url, "--force-path-style"]
+    try:
+        with killable_group() as (job, inside):
+            subprocess.run([*inside, COMMAND, bucket, str(mnt), *flags], env=aws_environment(), check=True)
+            assert (mnt / "a").read_bytes() == b"content"
+            assert len((job / "step/cgroup.procs").read_text(encoding="ascii").split()) == 2
+            (job / "cgroup.kill").write_text("1", encoding="ascii")
+            wait_until(lambda: not is_mounted(mnt), 20, "the unmount")
+            wait_until(lambda: not processes_of(mnt), 20, "the end of the processes")
+            assert os.listdir(mnt) == []
+    finally:
+        clean_up(mnt)

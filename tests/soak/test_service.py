@@ -1,12 +1,13 @@
 """The units under a systemd of their own: start, crashes, reload, watchdog and stop, as they happen on a host."""
 
+import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.soak.box import AUTOMOUNT, MOUNT, USER, USERS_MOUNT, Box, boxed
+from tests.soak.box import AUTOMOUNT, MOUNT, ROOT, USER, USERS_MOUNT, Box, boxed
 from tests.support.processes import wait_until
 from tests.support.servers import Server
 
@@ -75,6 +76,29 @@ def test_a_mounter_that_hangs(box: Box) -> None:
     box.wait("SubState", "running")
     box.run("systemctl", "stop", "s3mount@data")
     assert not box.is_mounted()
+
+
+def test_a_mount_in_a_scope_of_its_own(box: Box) -> None:
+    """A mount that a step starts by systemd-run --scope lives on when all of the step is killed, and is gone, with all
+    its processes, when its scope is stopped.
+    """
+    mount = ["env", f"PYTHONPATH={ROOT}", "HOME=/root", "/run/bin/s3mount", "--config", "data"]
+    step = f"systemd-run --quiet --scope --unit=data {shlex.join(mount)} && exec sleep infinity"
+    box.run("systemd-run", "--quiet", "--unit=step", "bash", "-c", step)
+    wait_until(box.is_mounted, 60, "the mount")
+    assert box.run("cat", f"{MOUNT}/1") == "1"
+    (mounter,) = box.run("pgrep", "--full", "s3mount/mounter").split()
+    assert box.run("cat", f"/proc/{mounter}/cgroup").strip().endswith("/data.scope")
+
+    box.run("systemctl", "kill", "--signal=KILL", "step")
+    box.wait("ActiveState", "failed", "step")
+    assert box.run("cat", f"{MOUNT}/2") == "2"
+
+    box.run("systemctl", "stop", "data.scope")
+    assert not box.is_mounted()
+    assert box.show("ActiveState", "data.scope") == "inactive"
+    assert box.run("bash", "-c", "pgrep --count --full [s]3mount/mounter || true").strip() == "0"
+    assert box.run("ls", MOUNT) == ""
 
 
 def test_a_users_service(box: Box) -> None:

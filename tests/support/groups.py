@@ -1,4 +1,4 @@
-"""A real control group with a limit on memory, of v1 or v2, whichever this machine has; needs root."""
+"""Real control groups: one with a limit on memory, of v1 or v2, and one that is killed as a whole; they need root."""
 
 import contextlib
 import os
@@ -24,6 +24,24 @@ def memory_group(limit_bytes: int) -> Iterator[tuple[str, ...]]:
         yield "sh", "-c", f'echo $$ > {group / "cgroup.procs"} && exec "$@"', "sh"
     finally:
         _remove(group)
+
+
+@contextlib.contextmanager
+def killable_group() -> Iterator[tuple[Path, tuple[str, ...]]]:
+    """A group of v2 while the block runs, and the beginning of a command line whose rest runs in a group below it.
+
+    Whoever writes 1 to its `cgroup.kill` kills both at once.
+    """
+    root = _V2 / "unified" if (_V2 / "unified").is_dir() else _V2
+    job = root / f"s3mount-job-{os.getpid()}"
+    step = job / "step"
+    step.mkdir(parents=True)
+    try:
+        yield job, ("sh", "-c", f'echo $$ > {step / "cgroup.procs"} && exec "$@"', "sh")
+    finally:
+        (job / "cgroup.kill").write_text("1", encoding="ascii")
+        _remove(step)
+        _remove(job)
 
 
 def _remove(group: Path) -> None:
