@@ -169,7 +169,8 @@ class Draft:
             self.mtime_s = int(self._tools.clock()) if written.mtime_s is None else written.mtime_s
             self.is_unsaved, self._is_exclusive = False, False
             self._is_appended = not self.is_stream
-            self._based_on(ObjectStat(self.key, written.id.etag, self.size, self.mtime_s), attributes)
+            kind = attributes.storage_class if attributes else ""
+            self._based_on(ObjectStat(self.key, written.id.etag, self.size, self.mtime_s, kind), attributes)
             await self._forget()
         if self.base is not None and not self.is_orphan and self._tools.stamps.is_pending(self.key):
             self._based_on(*await self._tools.stamps.copied(self.key, self.base))
