@@ -106,7 +106,7 @@ class Writing:
         try:
             await self.names.sync()
         except StoreError as error:  # said once, by whatever settles first
-            log.warning("not all that was removed is gone in S3: %s", error)
+            log.warning("not all that was removed is gone in S3, or has the attributes that were set: %s", error)
             self._was_refused = True
 
     async def hand_over(self) -> None:

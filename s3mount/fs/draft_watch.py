@@ -10,13 +10,15 @@ class Watched(Protocol):
 
     Attributes:
         base: the version S3 has of it; None for none.
-        is_unsaved, is_acknowledged: see `fs.draft`.
+        is_unsaved, is_acknowledged, is_orphan, is_superseded: see `fs.draft`.
     """
 
     key: str
     base: ObjectStat | None
     is_unsaved: bool
     is_acknowledged: bool
+    is_orphan: bool
+    is_superseded: bool
 
 
 class DraftWatch(Protocol):

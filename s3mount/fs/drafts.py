@@ -191,6 +191,7 @@ class Drafts:
 
     async def unlink(self, key: str) -> None:
         """The name is gone, whatever S3 has: what is written through open handles is read by them, and dropped."""
+        self._tools.losses.forget(key)
         draft = self._drafts.pop(key, None)
         if draft is not None:
             self._orphans[draft] = None
@@ -211,15 +212,14 @@ class Drafts:
         return len(found)
 
     async def finish(self) -> list[str]:
-        """Make everything durable, for a stop; returns the keys of what could not."""
-        failed = []
+        """Make everything durable, for a stop; returns the keys of what could not, now or earlier."""
         for key, draft in list(self._drafts.items()):
             try:
                 await draft.fsync()
             except S3MountError as error:
                 log.warning("%r is not in S3: %s", key, error)
-                failed.append(key)
-        return failed
+                self._tools.losses.add(key)
+        return self._tools.losses.told()
 
     async def close(self) -> None:
         """Let go of every draft; what is acknowledged stays on disk."""
