@@ -61,8 +61,7 @@ class Draft:
         recovered: tuple[SpooledContent, str] | None = None,
     ) -> None:
         self._tools = tools
-        self.key = key
-        self.base = base
+        self.key, self.base = key, base
         self._is_exclusive = is_exclusive
         self._attributes = DraftAttributes(tools.stamps, attributes, None if base is None or is_empty else key)
         spooled, self._mark = recovered or (SpooledContent(tools.spool, None if is_empty else base), "")
@@ -162,6 +161,7 @@ class Draft:
             mark = secrets.token_hex(8)
             await self._content.spooled.keep(self.key, mark)
             self._mark, self.is_acknowledged = mark, True
+            self._tools.watch.acknowledged(self)
 
     async def _publish(self) -> None:
         if self.is_unsaved and not self.is_orphan:

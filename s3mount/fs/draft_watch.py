@@ -27,6 +27,9 @@ class DraftWatch(Protocol):
     def saved(self, draft: Watched) -> None:
         """S3 has it as it is, under its key, which may be another than before."""
 
+    def acknowledged(self, draft: Watched) -> None:
+        """The spool has it as it is, for another daemon."""
+
     def orphaned(self, draft: Watched) -> None:
         """Its name is gone."""
 
@@ -38,6 +41,9 @@ class _Nobody:
     """Watches nothing."""
 
     def saved(self, draft: Watched) -> None:
+        return
+
+    def acknowledged(self, draft: Watched) -> None:
         return
 
     def orphaned(self, draft: Watched) -> None:

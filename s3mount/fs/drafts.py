@@ -57,14 +57,14 @@ class Drafts:
         nursery: the mount's; uploads that follow a close run in it.
 
     Attributes:
-        has_ended: set, and made anew, when a draft is let go of; stamps: of the tools.
+        has_ended: set, and made anew, when a draft is let go of; stamps, losses: of the tools.
     """
 
     def __init__(self, tools: DraftTools, nursery: trio.Nursery) -> None:
         self._tools = tools
         self._drafts: dict[str, Draft] = {}
         self._orphans: dict[Draft, None] = {}
-        self.stamps, self.has_ended = tools.stamps, trio.Event()
+        self.stamps, self.losses, self.has_ended = tools.stamps, tools.losses, trio.Event()
         self._settler = Settler(nursery, self._end)
 
     def find(self, key: str) -> Draft | None:

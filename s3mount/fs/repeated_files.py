@@ -1,9 +1,15 @@
-"""New files without a handle, mknod: of all calls on files the one for which S3 does something before it is answered.
+"""Files, for a daemon that has predecessors: what they had acknowledged, what is lost with them, what comes again.
 
-After a takeover the kernel may send one again that a dead daemon had done (fs.repeated_names): it succeeds if there is
-an empty file.  The others need no such excuse: a file that is created or cut off as it is opened is in S3 with its
-close, by a daemon that has its content; and to cut one off by its name has the same result twice.
+What was acknowledged is in the spool, and is uploaded.  What programs wrote and was not saved is lost, and the takeover
+record says of which files: a later write, fsync or close of a handle on one of them fails, once it is known here.
+
+mknod is of all calls on files the one for which S3 does something before it is answered: if the kernel sends one again
+that a dead daemon had done (fs.repeated_names), it succeeds if there is an empty file.  The others need no such excuse.
+A file that is created or cut off as it is opened is in S3 with its close, by a daemon that has its content; and to cut
+one off by its name has the same result twice.
 """
+
+import logging
 
 from s3mount.core.attrs import FileAttrs
 from s3mount.core.posix import Posix
@@ -12,6 +18,8 @@ from s3mount.fs.drafts import Opening
 from s3mount.fs.file_writes import FileWrites
 from s3mount.fs.interrupted import InterruptedCalls
 from s3mount.fs.names import Names
+
+log = logging.getLogger(__name__)
 
 _NEW = Opening(is_exclusive=True)
 
@@ -26,6 +34,19 @@ class RepeatedFiles(FileWrites):
 
     interrupted: InterruptedCalls
     names: Names
+
+    async def recover(self) -> None:
+        """Take over what dead daemons had acknowledged, and say what is lost with the last one.
+
+        Raises:
+            SpoolFailed.
+        """
+        await self._drafts.recover()
+        for draft in self._drafts.below(""):
+            self._written.begin(draft)
+        for inode in [each for each in self._tree.inodes.below("") if each.is_lost]:
+            log.error("what programs wrote to %r is lost: the daemon died before it was saved", inode.key)
+            self._drafts.losses.add(inode.key)
 
     async def make(self, parent_ino: int, name: bytes, made: Posix, thread_id: int) -> FileAttrs:
         """An empty file that S3 has when this returns; the kernel holds one more reference.
