@@ -23,7 +23,8 @@ from s3mount.store.connect import connect
 from s3mount.store.crt import CrtConfig
 from s3mount.store.crt_writer import CrtWriter
 from s3mount.store.session import S3Config
-from s3mount.store.writing import Part, WriteConfig
+from s3mount.store.write_config import WriteConfig
+from s3mount.store.writing import Part
 from s3mount.units import MIB
 
 Work = Callable[[CrtWriter], Awaitable[None]]

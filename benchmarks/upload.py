@@ -33,7 +33,8 @@ from s3mount.store.crt import CrtConfig
 from s3mount.store.crt_writer import CrtWriter
 from s3mount.store.s3_writer import S3Writer
 from s3mount.store.session import S3Config
-from s3mount.store.writing import Part, Upload, WriteConfig, Writer
+from s3mount.store.write_config import WriteConfig
+from s3mount.store.writing import Part, Upload, Writer
 from s3mount.units import KIB, MIB
 from tests.support.certificates import make_authority
 from tests.support.processes import KEY, REGION, SECRET

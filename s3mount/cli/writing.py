@@ -16,7 +16,7 @@ from s3mount.fs.stored_attributes import PosixConfig
 from s3mount.fs.write_config import WritingConfig
 from s3mount.fs.write_policy import WritePolicy
 from s3mount.store.session import S3Config
-from s3mount.store.writing import WriteConfig
+from s3mount.store.write_config import WriteConfig
 from s3mount.units import MIB, format_size
 
 DEFAULT_WRITE_PART_SIZE = 8 * MIB

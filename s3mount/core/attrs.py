@@ -55,6 +55,11 @@ class ObjectStat(NamedTuple):
         return ObjectId(self.key, self.etag)
 
     @property
+    def kept_class(self) -> str:
+        """Storage class of what is made of it: its own, unless nobody could read that."""
+        return "" if self.storage_class in ARCHIVE_CLASSES else self.storage_class
+
+    @property
     def is_archived(self) -> bool:
         """Whether a GET would be refused until somebody restores the object."""
         return self.storage_class in ARCHIVE_CLASSES and not self.restored

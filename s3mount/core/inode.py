@@ -63,6 +63,8 @@ class Inode:
         place: of its entry in the takeover record.
         is_inherited: the kernel may have more references than `lookups`, and, of a file, handles that only a
             predecessor knew: those count as one of `handles`.
+        is_unsaved: what programs wrote is in this process alone.
+        is_lost: it went with a predecessor, whose handles the kernel may have.
         agreed_at, agreed_until: the state of the cache in which its record was of this version, and how long
             that record is good.
         stored: None where it was not asked for.
@@ -83,6 +85,8 @@ class Inode:
     serial: int = 0
     place: int = NOWHERE
     is_inherited: bool = False
+    is_unsaved: bool = False
+    is_lost: bool = False
     agreed_at: int = -1
     agreed_until: float = -math.inf
     stored: Stored | None = None

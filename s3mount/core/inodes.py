@@ -58,8 +58,9 @@ class InodeTable:
         self.ledger = Ledger() if ledger is None else ledger
         self._by_number: dict[int, Inode] = {ROOT: self.root}
         self._rewritten: dict[str, Inode] = {}  # by key, those whose number is the hash of something else
-        for ino, serial, key, found in self.ledger.inherited:
+        for ino, serial, key, found, is_lost in self.ledger.inherited:
             inode = Inode(ino, key, found, handles=int(found is not None), serial=serial, is_inherited=True)
+            inode.is_lost = inode.is_unsaved = is_lost
             self._by_number[ino] = inode
             if inode_number(key, found.etag if found else "") != ino:
                 self._rewritten[key] = inode

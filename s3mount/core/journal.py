@@ -19,9 +19,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from s3mount.core.attrs import ObjectStat
 from s3mount.core.takeover import (
+    LIVE,
     LIVE_AT,
+    LIVE_UNSAVED,
     Bytes,
     Heading,
     RecordedInode,
@@ -98,11 +99,14 @@ class Journal:
         self._areas[1 - self.heading.generation % 2].clear()
         self._limit = max(_MIN_LIMIT, 2 * self._end)
 
-    def add(self, ino: int, serial: int, key: str, found: ObjectStat | None) -> int:
+    def add(self, inode: RecordedInode) -> int:
         """A new entry that holds; returns its place."""
         self._added += 1
-        self._serial = max(self._serial, serial)
-        return self._append(pack_inode(ino, serial, key, found))
+        self._serial = max(self._serial, inode.serial)
+        place = self._append(pack_inode(*inode[:4]))
+        if inode.is_unsaved:
+            self.mark(place, is_unsaved=True)
+        return place
 
     def _append(self, entry: bytes | bytearray) -> int:
         at = self._end
@@ -118,8 +122,14 @@ class Journal:
         at = place - self._base
         if at < 0:
             return False
-        self._content[at + LIVE_AT] = 1
+        self._content[at + LIVE_AT] = LIVE
         return True
+
+    def mark(self, place: int, *, is_unsaved: bool) -> None:
+        """Say of an entry that holds whether programs wrote what S3 does not have."""
+        at = place - self._base
+        if at >= 0 and self._content[at + LIVE_AT]:
+            self._content[at + LIVE_AT] = LIVE_UNSAVED if is_unsaved else LIVE
 
     def end(self, place: int) -> None:
         """Let an entry not hold any more, if it is there."""

@@ -6,8 +6,9 @@ bits say which, and nothing is allocated.  64 buckets hold every duration there 
 INVARIANT: the buckets add up to the count.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import add
 
 #: The unit is 2^10 ns: of the powers of two the one next to a microsecond.
 _SHIFT = 10
@@ -54,6 +55,15 @@ class LatencyHistogram:
         """Raises ValueError when a count or the time is negative."""
         if min(self._buckets) < 0 or self._total_ns < 0:
             raise ValueError("a negative number of durations, or a negative duration")
+
+
+def added(found: Iterable[Latencies]) -> Latencies:
+    """The same of several sources, counted together."""
+    total = Latencies(0, 0.0, (0,) * SHOWN)
+    for each in found:
+        buckets = tuple(map(add, total.buckets, each.buckets))
+        total = Latencies(total.count + each.count, total.seconds + each.seconds, buckets)
+    return total
 
 
 def upper_bound_s(bucket: int) -> float:

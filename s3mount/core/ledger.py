@@ -38,6 +38,8 @@ class Recorded(Protocol):
     serial: int
     place: int
     is_inherited: bool
+    is_unsaved: bool
+    is_lost: bool
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ class Ledger:
             self._by_serial[ROOT_SERIAL] = root
         for each in self.inherited:
             inode = self._by_serial[each.serial] = by_number(each.ino)
-            inode.place = self._journal.add(*each)
+            inode.place = self._journal.add(each)
         self.inherited = ()
         self._journal.commit()
 
@@ -100,7 +102,9 @@ class Ledger:
         if not inode.serial:
             inode.serial = next(self._serials)
         if self._journal is not None:
-            inode.place = self._journal.add(inode.ino, inode.serial, inode.key, inode.found)
+            inode.place = self._journal.add(
+                RecordedInode(inode.ino, inode.serial, inode.key, inode.found, inode.is_unsaved)
+            )
             if self._journal.is_bloated:
                 self._journal.compact(self._moved)
 
@@ -118,6 +122,12 @@ class Ledger:
             self._journal.end(inode.place)
             self.add(inode)
 
+    def mark(self, inode: Recorded, *, is_unsaved: bool) -> None:
+        """A file that is open has content that is lost with this daemon, or has none; what is lost stays so."""
+        inode.is_unsaved = is_unsaved or inode.is_lost
+        if self._journal is not None:
+            self._journal.mark(inode.place, is_unsaved=inode.is_unsaved)
+
     def ended(self, inode: Recorded) -> None:
         """A file has no handle any more, or the kernel does not know a directory."""
         if self._journal is not None:
@@ -127,7 +137,7 @@ class Ledger:
         """The kernel let go of references to something inherited; the caller counts those it granted."""
         is_file = inode.found is not None
         if n_lookups >= inode.lookups + is_file:
-            inode.is_inherited = False
+            inode.is_inherited = inode.is_lost = inode.is_unsaved = False
             inode.handles -= is_file
             del self._by_serial[inode.serial]
 

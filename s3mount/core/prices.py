@@ -11,7 +11,7 @@ _WRITE = 5.0e-6
 _READ = 0.4e-6
 #: By kind of request, in US dollars each.
 USD = {
-    "list": _WRITE, "put": _WRITE, "part": _WRITE, "copy": _WRITE, "other": _WRITE,
+    "list": _WRITE, "put": _WRITE, "part": _WRITE, "copy": _WRITE, "rename": _WRITE, "other": _WRITE,
     "head": _READ, "get": _READ,
     "delete": 0.0,
 }  # fmt: skip

@@ -2,7 +2,8 @@
 
     entry    4  length of the body
              4  CRC-32 of the body
-             1  1 while it holds, 0 since it does not: written in place, the one byte that no checksum covers
+             1  1 while it holds, 0 since it does not, 3 while a file that holds has content which S3 does not have:
+                written in place, the one byte that no checksum covers
                 body
 
     body     1  kind, then the fields of the kind, all little-endian
@@ -35,6 +36,8 @@ VERSION = 1
 ROOT_SERIAL = 1
 #: Where in an entry the byte stands that says whether it holds.
 LIVE_AT = 8
+#: What it may be.
+LIVE, LIVE_UNSAVED = 1, 3
 #: Bytes before the body.
 FRAME_BYTES = 9
 
@@ -81,12 +84,18 @@ class Heading(NamedTuple):
 
 
 class RecordedInode(NamedTuple):
-    """One inode that cannot be recomputed; `found` is None for a directory, and else the version that was opened."""
+    """One inode that cannot be recomputed.
+
+    Attributes:
+        found: None for a directory, and else the version that was opened.
+        is_unsaved: programs wrote to it what S3 does not have.
+    """
 
     ino: int
     serial: int
     key: str
     found: ObjectStat | None
+    is_unsaved: bool = False
 
 
 def pack_heading(heading: Heading) -> bytes:
@@ -130,7 +139,7 @@ def read_inodes(record: Bytes) -> list[RecordedInode]:
         raise ValueError(f"it has version {version}, and this program reads versions up to {VERSION}")
     bodies = _bodies(record)
     next(bodies)  # the heading
-    return [_inode(body) for is_live, body in bodies if is_live]
+    return [_inode(body)._replace(is_unsaved=state == LIVE_UNSAVED) for state, body in bodies if state]
 
 
 def greatest_serial(record: Bytes) -> int:
@@ -155,14 +164,14 @@ def extent(record: Bytes) -> int:
 
 
 def _framed(body: bytes) -> bytes:
-    return _FRAME.pack(len(body), crc32(body), 1) + body
+    return _FRAME.pack(len(body), crc32(body), LIVE) + body
 
 
-def _bodies(record: Bytes) -> Iterator[tuple[bool, bytes]]:
-    """Whether it holds, and the body, of each whole entry from the first on."""
+def _bodies(record: Bytes) -> Iterator[tuple[int, bytes]]:
+    """Whether it holds, as is written, and the body, of each whole entry from the first on."""
     at = 0
     while (body := _body_at(record, at)) is not None:
-        yield bool(record[at + LIVE_AT]), body
+        yield record[at + LIVE_AT], body
         at += FRAME_BYTES + len(body)
 
 

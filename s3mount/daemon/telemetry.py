@@ -9,6 +9,7 @@ Nothing is counted here: a snapshot costs what it costs to read the components' 
 
 import os
 import time
+from collections import defaultdict
 from dataclasses import asdict
 from typing import Any
 
@@ -16,7 +17,7 @@ import trio
 
 from s3mount import __version__
 from s3mount.config import MountConfig
-from s3mount.core.latency import Latencies, quantile
+from s3mount.core.latency import Latencies, added, quantile
 from s3mount.core.prices import cost_usd
 from s3mount.core.readers import ReaderSeconds
 from s3mount.core.waits import WaitSeconds
@@ -37,7 +38,7 @@ Facts = dict[str, Any]
 _SHOWN = 20
 _KINDS = {
     "lists": "list", "heads": "head", "gets": "get",
-    "puts": "put", "parts": "part", "copies": "copy", "deletes": "delete", "calls": "other",
+    "puts": "put", "parts": "part", "copies": "copy", "deletes": "delete", "renames": "rename", "calls": "other",
 }  # fmt: skip
 _NO_TIME = ReaderSeconds(0.0, 0.0)
 _QUANTILES = {"p50_seconds": 0.5, "p90_seconds": 0.9, "p99_seconds": 0.99}
@@ -131,14 +132,17 @@ class Telemetry:
     def _requests(self, parts: dict[str, object]) -> Facts:
         known = [each for each in parts.values() if isinstance(each, StoreStatistics | WriteStatistics)]
         counts = {kind: sum(getattr(each, field, 0) for each in known) for field, kind in _KINDS.items()}
-        latencies = {name: _latency(each) for one in self._parts.attempts for name, each in one.latencies().items()}
+        timed: defaultdict[str, list[Latencies]] = defaultdict(list)
+        for one in self._parts.attempts:  # who reads and who writes ask for heads, both
+            for name, each in one.latencies().items():
+                timed[name].append(each)
         return {
             "counts": counts,
             "failures": sum(each.failures for each in known),
             "repeated": self._parts.patient.statistics().repeated,
             "in_flight": sum(each.in_flight for each in known),
             "estimated_cost_usd": cost_usd(counts),
-            "latencies": latencies,
+            "latencies": {name: _latency(added(found)) for name, found in timed.items()},
         }
 
     def _caches(self) -> Facts:

@@ -18,12 +18,13 @@ from s3mount.fs.appending import Appender
 from s3mount.fs.budget import ByteBudget
 from s3mount.fs.draft_content import DraftTools
 from s3mount.fs.drafts import Drafts
-from s3mount.fs.file_writes import FileWrites
 from s3mount.fs.interrupted import InterruptedCall, InterruptedCalls
 from s3mount.fs.left_uploads import LeftUploads
+from s3mount.fs.names import Names
 from s3mount.fs.namespace import NamespaceConfig
 from s3mount.fs.part_sender import StreamTools
 from s3mount.fs.parts import StreamStatistics
+from s3mount.fs.repeated_files import RepeatedFiles
 from s3mount.fs.repeated_names import RepeatedNames
 from s3mount.fs.spool import Spool
 from s3mount.fs.spooled import SpoolTools
@@ -128,7 +129,8 @@ def writing(mount: MountConfig, shared: Shared) -> Writing:
         NamespaceConfig(config.has_markers, config.rename_dir_limit, mover=mover),
     )
     names.interrupted = InterruptedCalls(shared.interrupted, trio.current_time)
-    files = FileWrites(shared.tree, drafts, written, policy, config.headers, names.removals.settle, names.changes)
+    files = RepeatedFiles(shared.tree, drafts, written, policy, config.headers, names.removals.settle, names.changes)
+    files.interrupted, files.names = names.interrupted, Names(shared.tree, policy, names.removals)
     left = LeftUploads(records, writer, time.time)
     statistics: dict[str, Callable[[], object]] = {
         "writes": guarded.statistics,

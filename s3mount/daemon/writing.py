@@ -12,10 +12,10 @@ import trio
 
 from s3mount.errors import StoreError
 from s3mount.fs.drafts import Drafts
-from s3mount.fs.file_writes import FileWrites
 from s3mount.fs.handles import HandleTable
 from s3mount.fs.left_uploads import LeftUploads
 from s3mount.fs.namespace import Namespace
+from s3mount.fs.repeated_files import RepeatedFiles
 from s3mount.fs.upload_records import UploadRecords
 from s3mount.store.attempts import Attempts
 
@@ -45,7 +45,7 @@ class Writing:
 
     def __init__(
         self,
-        files: FileWrites,
+        files: RepeatedFiles,
         names: Namespace,
         drafts: Drafts,
         attempts: Attempts,
@@ -106,7 +106,7 @@ class Writing:
         try:
             await self.names.sync()
         except StoreError as error:  # said once, by whatever settles first
-            log.warning("not all that was removed is gone in S3: %s", error)
+            log.warning("not all that was removed is gone in S3, or has the attributes that were set: %s", error)
             self._was_refused = True
 
     async def hand_over(self) -> None:

@@ -125,6 +125,16 @@ class AttributeChanges:
         if failures:
             raise failures[0]
 
+    async def settle_all(self) -> None:
+        """As `settle_below`, of everything; what was refused earlier is raised, too, if nobody was told."""
+        try:
+            await self.settle_below("")
+        finally:
+            earlier = list(self._refusals.values())
+            self._refusals.clear()
+        if earlier:
+            raise earlier[0]
+
     async def _commit(self, path: str) -> None:
         """Copy an object onto itself with what was set, if that has to be."""
         await self.quiet(path, is_held=True)

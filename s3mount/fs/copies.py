@@ -20,7 +20,7 @@ from s3mount.errors import AlreadyExists, NotSupported, ObjectNotFound
 from s3mount.fs.write_room import WriteRoom
 from s3mount.store.base import ObjectStore
 from s3mount.store.conditions import Conditions, find_conditions
-from s3mount.store.copying import copy_object
+from s3mount.store.copying import copy_object, stated
 from s3mount.store.renaming import Mover
 from s3mount.store.writing import ANYTHING, NEW, Attributes, Writer, Written
 from s3mount.units import MIB
@@ -84,7 +84,7 @@ class Copies:
             written = await copy_object(self._writer, source, key, ANYTHING, attributes)
         self.copied += 1
         mtime_s = int(self._clock()) if written.mtime_s is None else written.mtime_s
-        return ObjectStat(key, written.id.etag, source.size, mtime_s, source.storage_class)
+        return ObjectStat(key, written.id.etag, source.size, mtime_s, source.kept_class)
 
     @property
     def is_moving(self) -> bool:
@@ -123,7 +123,7 @@ class Copies:
         raise AlreadyExists("there is one", key=key, operation="CopyObject")
 
     async def _sent(self, source: ObjectStat, key: str, attributes: Attributes | None) -> Written:
-        attributes = attributes or (await self._writer.describe(source.key)).attributes
+        attributes = await stated(self._writer, source, attributes)
         async with self._room.holding(source.size):
             body = [await self._store.get_range(source.id, ByteRange(0, source.size))] if source.size else []
             return await self._writer.put(key, body, NEW, attributes)

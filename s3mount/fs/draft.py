@@ -43,9 +43,9 @@ class Draft:
         recovered: content that another daemon had acknowledged, and its mark.
 
     Attributes:
-        users: handles on it.  is_unsaved, is_acknowledged: see the module.
+        users: handles on it.  is_unsaved, is_acknowledged: see the module.  mtime_s: whole seconds since the epoch.
         is_orphan: its name is gone; it is never published.  is_over_existing: it began as a version that was there.
-        is_closed: it is of no use any more.  mtime_s: whole seconds since the epoch.
+        is_closed: it is of no use any more.  is_superseded: what is unsaved was refused, since somebody else was first.
     """
 
     def __init__(
@@ -61,8 +61,7 @@ class Draft:
         recovered: tuple[SpooledContent, str] | None = None,
     ) -> None:
         self._tools = tools
-        self.key = key
-        self.base = base
+        self.key, self.base = key, base
         self._is_exclusive = is_exclusive
         self._attributes = DraftAttributes(tools.stamps, attributes, None if base is None or is_empty else key)
         spooled, self._mark = recovered or (SpooledContent(tools.spool, None if is_empty else base), "")
@@ -72,7 +71,7 @@ class Draft:
         self.is_over_existing = self._is_appended = base is not None and not is_empty
         self.users, self.is_acknowledged = 0, recovered is not None
         self.is_unsaved = is_empty or base is None or self.is_acknowledged
-        self.is_orphan = self.is_closed = False
+        self.is_orphan = self.is_closed = self.is_superseded = False
         self.mtime_s = base.mtime_s if base and not self.is_unsaved else int(tools.clock())
 
     @property
@@ -162,14 +161,16 @@ class Draft:
             mark = secrets.token_hex(8)
             await self._content.spooled.keep(self.key, mark)
             self._mark, self.is_acknowledged = mark, True
+            self._tools.watch.acknowledged(self)
 
     async def _publish(self) -> None:
         if self.is_unsaved and not self.is_orphan:
             written, attributes = await self._written()
             self.mtime_s = int(self._tools.clock()) if written.mtime_s is None else written.mtime_s
-            self.is_unsaved, self._is_exclusive = False, False
+            self.is_unsaved = self.is_superseded = self._is_exclusive = False
             self._is_appended = not self.is_stream
-            self._based_on(ObjectStat(self.key, written.id.etag, self.size, self.mtime_s), attributes)
+            kind = attributes.storage_class if attributes else ""
+            self._based_on(ObjectStat(self.key, written.id.etag, self.size, self.mtime_s, kind), attributes)
             await self._forget()
         if self.base is not None and not self.is_orphan and self._tools.stamps.is_pending(self.key):
             self._based_on(*await self._tools.stamps.copied(self.key, self.base))
@@ -178,6 +179,7 @@ class Draft:
         """S3 has it as it is, as this version."""
         self.base, self.key = base, base.key
         self._content.published(base)
+        self._tools.losses.forget(self.key)
         self._tools.watch.saved(self)
         if attributes is not None:
             self._attributes.made(attributes)
@@ -202,6 +204,7 @@ class Draft:
             ours = await own_write(self._tools.spool.streams.writer, self.key, mark, self.size) if mark else None
             if ours is not None:
                 return ours, attributes
+            self.is_superseded = True
             if isinstance(refusal, ObjectChanged) or self._is_exclusive:
                 raise
             raise ObjectChanged("somebody else made it", key=self.key, operation=refusal.operation) from refusal
@@ -233,6 +236,7 @@ class Draft:
     async def close(self) -> None:
         """Let go of everything but what is acknowledged, which stays on disk."""
         self.is_closed = True
+        self._tools.losses.ended(self)
         self._tools.watch.ended(self)
         async with self._lock:
             await self._content.close(is_kept=self.is_acknowledged)

@@ -17,7 +17,7 @@ INVARIANT: of a stream, the spool's content has the last published version for a
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import trio
 
@@ -26,6 +26,7 @@ from s3mount.core.ranges import ByteRange, gaps
 from s3mount.errors import NotKept, SpoolFailed, SpoolFull
 from s3mount.fs.draft_attributes import NO_STAMPS, Stamps
 from s3mount.fs.draft_watch import NOBODY, DraftWatch
+from s3mount.fs.losses import Losses
 from s3mount.fs.parts import StreamedPart
 from s3mount.fs.spooled import SpooledContent, SpoolTools
 from s3mount.fs.streaming import StreamingWriter
@@ -46,6 +47,7 @@ class DraftTools:
         keeps_streamed: whether parts that were sent go to the spool, too.
         watch: is told what becomes of drafts.
         stamps: know what programs set of files.
+        losses: what could not be saved.
     """
 
     spool: SpoolTools
@@ -53,6 +55,7 @@ class DraftTools:
     keeps_streamed: bool = True
     watch: DraftWatch = NOBODY
     stamps: Stamps = NO_STAMPS
+    losses: Losses = field(default_factory=Losses)
 
 
 class DraftContent:

@@ -10,13 +10,15 @@ class Watched(Protocol):
 
     Attributes:
         base: the version S3 has of it; None for none.
-        is_unsaved, is_acknowledged: see `fs.draft`.
+        is_unsaved, is_acknowledged, is_orphan, is_superseded: see `fs.draft`.
     """
 
     key: str
     base: ObjectStat | None
     is_unsaved: bool
     is_acknowledged: bool
+    is_orphan: bool
+    is_superseded: bool
 
 
 class DraftWatch(Protocol):
@@ -24,6 +26,9 @@ class DraftWatch(Protocol):
 
     def saved(self, draft: Watched) -> None:
         """S3 has it as it is, under its key, which may be another than before."""
+
+    def acknowledged(self, draft: Watched) -> None:
+        """The spool has it as it is, for another daemon."""
 
     def orphaned(self, draft: Watched) -> None:
         """Its name is gone."""
@@ -36,6 +41,9 @@ class _Nobody:
     """Watches nothing."""
 
     def saved(self, draft: Watched) -> None:
+        return
+
+    def acknowledged(self, draft: Watched) -> None:
         return
 
     def orphaned(self, draft: Watched) -> None:

@@ -57,14 +57,14 @@ class Drafts:
         nursery: the mount's; uploads that follow a close run in it.
 
     Attributes:
-        has_ended: set, and made anew, when a draft is let go of; stamps, spool: of the tools.
+        has_ended: set, and made anew, when a draft is let go of; stamps, losses, spool: of the tools.
     """
 
     def __init__(self, tools: DraftTools, nursery: trio.Nursery) -> None:
         self._tools = tools
         self._drafts: dict[str, Draft] = {}
         self._orphans: dict[Draft, None] = {}
-        self.stamps, self.spool, self.has_ended = tools.stamps, tools.spool, trio.Event()
+        self.stamps, self.losses, self.spool, self.has_ended = tools.stamps, tools.losses, tools.spool, trio.Event()
         self._settler = Settler(nursery, self._end)
 
     def find(self, key: str) -> Draft | None:
@@ -191,6 +191,7 @@ class Drafts:
 
     async def unlink(self, key: str) -> None:
         """The name is gone, whatever S3 has: what is written through open handles is read by them, and dropped."""
+        self._tools.losses.forget(key)
         draft = self._drafts.pop(key, None)
         if draft is not None:
             self._orphans[draft] = None
@@ -211,15 +212,14 @@ class Drafts:
         return len(found)
 
     async def finish(self) -> list[str]:
-        """Make everything durable, for a stop; returns the keys of what could not."""
-        failed = []
+        """Make everything durable, for a stop; returns the keys of what could not, now or earlier."""
         for key, draft in list(self._drafts.items()):
             try:
                 await draft.fsync()
             except S3MountError as error:
                 log.warning("%r is not in S3: %s", key, error)
-                failed.append(key)
-        return failed
+                self._tools.losses.add(key)
+        return self._tools.losses.told()
 
     async def close(self) -> None:
         """Let go of every draft; what is acknowledged stays on disk."""

@@ -213,15 +213,17 @@ class FileWrites:
     def is_flushed(self, handle: int) -> bool:
         """Whether `flush` has nothing to do for this handle."""
         file = self._tree.handles.peek(handle)
+        if file is None:
+            return not self._tree.handles.is_lost(handle)
         return not isinstance(file, WriteHandle) or not file.draft.is_unsaved
 
     async def flush(self, handle: int) -> None:
         """A descriptor was closed; when it was the opener's last, the file is safe when this returns.
 
         Raises:
-            As `Drafts.flush`.
+            StaleInode: what was written by it went with another daemon.  And as `Drafts.flush`.
         """
-        file = self._tree.handles.peek(handle)
+        file = self._tree.handles.file(handle)
         if isinstance(file, WriteHandle) and not await file.is_held_by_opener():
             await self._drafts.flush(file.draft)
 
@@ -231,18 +233,6 @@ class FileWrites:
         if isinstance(file, WriteHandle):
             await file.draft.fsync()
         await self._changes.settle(file.inode.key)
-
-    # -- start and end --------------------------------------------------------------------------
-
-    async def recover(self) -> None:
-        """Take over what dead daemons had acknowledged.
-
-        Raises:
-            SpoolFailed.
-        """
-        await self._drafts.recover()
-        for draft in self._drafts.below(""):
-            self._written.begin(draft)
 
     def check_invariants(self) -> None:
         """Raises ValueError when a part's invariant does not hold."""

@@ -20,7 +20,7 @@ from typing import Protocol
 
 from s3mount.core.inode import Inode
 from s3mount.core.inodes import InodeTable
-from s3mount.errors import BadHandle
+from s3mount.errors import BadHandle, StaleInode
 from s3mount.fs.blocks import BlockStore
 from s3mount.fs.directories import DirectoryLister
 from s3mount.fs.open_directory import OpenDirectory
@@ -103,6 +103,7 @@ class HandleTable:
 
         Raises:
             BadHandle: it is not open.
+            StaleInode: it shows what went with a predecessor.
         """
         reader = self._files.get(handle)
         return self._adopted_file(handle) if reader is None else reader
@@ -111,10 +112,17 @@ class HandleTable:
         """As `file`, of one that this daemon made; else None."""
         return self._files.get(handle)
 
+    def is_lost(self, handle: int) -> bool:
+        """Whether what was written by a handle went with a predecessor."""
+        inode = self._predecessors(handle)
+        return inode is not None and inode.is_lost
+
     def _adopted_file(self, handle: int) -> OpenFile:
         inode = self._predecessors(handle)
         if inode is None or inode.is_directory:
             raise BadHandle(f"file handle {handle:#x} is not open")
+        if inode.is_lost:
+            raise StaleInode(f"what was written to {inode.key!r} is lost: its daemon died")
         self._inodes.opened(inode)
         reader = self._files[handle] = FileReader(self._blocks, inode)
         return reader

@@ -232,7 +232,7 @@ class Namespace:
             StoreError: S3 refused one of them; its name is there again, or its attributes are what they were.
         """
         try:
-            await self.changes.settle_below("")
+            await self.changes.settle_all()
         finally:
             await self.removals.settle("")
 

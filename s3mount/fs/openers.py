@@ -7,7 +7,8 @@ ends, in the middle of a write.  It is the end of a write only when the opener h
 Where /proc tells nothing (another PID namespace, an older kernel) every FLUSH counts as the end: what was written is
 published, and writing goes on as after fsync.
 
-To look at a descriptor takes 2 µs, and a training job has hundreds: then a thread does it.
+To look at a descriptor takes 2 µs, or 18 if it has the name, and a training job has hundreds: then a thread does it.
+What is looked at on the loop takes half a millisecond at most (measured).
 """
 
 import os

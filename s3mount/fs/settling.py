@@ -96,6 +96,7 @@ async def recovered(tools: DraftTools, is_known: Callable[[str], bool]) -> list[
         if record.key in drafts or is_known(record.key):
             log.error("%s holds another state of %r; it is left there", file.path, record.key)
             file.abandon()
+            tools.losses.add(record.key, is_spooled=True)
             continue
         base = ObjectStat(record.key, record.base_etag, record.base_size, 0)
         content = SpooledContent(tools.spool, base, file, record.extents)

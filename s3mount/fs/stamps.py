@@ -59,7 +59,8 @@ class PosixStamps:
         condition = Condition(found.etag) if found.size > PARALLEL_COPY else ANYTHING
         written = await copy_object(self._writer, found, found.key, condition, attributes)
         mtime_s = int(self._clock()) if written.mtime_s is None else written.mtime_s
-        return found._replace(etag=written.id.etag, mtime_s=mtime_s), attributes
+        made = found._replace(etag=written.id.etag, mtime_s=mtime_s, storage_class=found.kept_class, restored=False)
+        return made, attributes
 
     def made(self, key: str, found: ObjectStat, attributes: Attributes) -> None:
         """See `Stamps.made`."""

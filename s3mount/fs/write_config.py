@@ -6,7 +6,7 @@ from pathlib import Path
 from s3mount.fs.object_headers import ObjectHeaders
 from s3mount.fs.stored_attributes import PosixConfig
 from s3mount.fs.write_policy import WritePolicy
-from s3mount.store.writing import WriteConfig
+from s3mount.store.write_config import WriteConfig
 
 
 @dataclass(frozen=True)

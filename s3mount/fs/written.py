@@ -4,6 +4,7 @@
     written                its size and time are the draft's
     saved                  it is that version, with the number it had
     the name is gone       it goes on without one
+    killed unsaved         its daemon is: the record says so, and the next one fails what comes for handles on it
     ended                  S3's word counts again; what could not be saved is forgotten, in the kernel too
 
 INVARIANT: as long as there is a draft its inode is in the table, and is no other draft's.
@@ -40,6 +41,10 @@ class WrittenInodes:
         inode.unsaved = draft
         self._tree.cache.local.add_file(inode)
         self._show(draft, inode)
+        self._mark(inode, is_unsaved=draft.is_unsaved and not draft.is_acknowledged)
+
+    def _mark(self, inode: Inode, *, is_unsaved: bool) -> None:
+        self._tree.inodes.ledger.mark(inode, is_unsaved=is_unsaved)
 
     def _show(self, draft: Draft, inode: Inode) -> None:
         if inode.found is not None:
@@ -51,6 +56,7 @@ class WrittenInodes:
         self._show(draft, inode)
         self._tree.shown.written(inode)
         self._tree.stored.written(inode)
+        self._mark(inode, is_unsaved=True)
 
     def saved(self, draft: Watched) -> None:
         """See `DraftWatch.saved`."""
@@ -71,6 +77,12 @@ class WrittenInodes:
         tree.cache.local.add_file(inode)
         tree.shown.saved(draft.key, found.etag)
         inode.delivered = None
+        self._mark(inode, is_unsaved=False)
+
+    def acknowledged(self, draft: Watched) -> None:
+        """See `DraftWatch.acknowledged`."""
+        if (inode := self._inodes.get(draft)) is not None:
+            self._mark(inode, is_unsaved=False)
 
     def orphaned(self, draft: Watched) -> None:
         """See `DraftWatch.orphaned`."""
@@ -86,6 +98,7 @@ class WrittenInodes:
             return
         tree = self._tree
         inode.unsaved = None
+        self._mark(inode, is_unsaved=False)
         if not inode.is_orphan:
             tree.cache.local.forget_file(inode.key)
             if draft.is_unsaved and not draft.is_acknowledged:  # the kernel has pages that nobody saved

@@ -16,22 +16,20 @@ import pyfuse3
 from pyfuse3 import FileHandleT, FileNameT, FlagT, InodeT, ModeT, RequestContext
 
 from s3mount.fs.drafts import Opening
-from s3mount.fs.file_writes import FileWrites
 from s3mount.fs.filesystem import S3FileSystem
 from s3mount.fs.namespace import Namespace
+from s3mount.fs.repeated_files import RepeatedFiles
 from s3mount.fuse.boundary import Boundary
 from s3mount.fuse.convert import made, to_entry, to_shown
 from s3mount.fuse.operations import Operations
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_TRUNC | os.O_APPEND
-#: How mknod opens.
-_NEW = Opening(is_exclusive=True)
 
 
 class WritingOperations(Operations):
     """What the kernel asks of a mount that may be written to."""
 
-    def __init__(self, filesystem: S3FileSystem, boundary: Boundary, files: FileWrites, names: Namespace) -> None:
+    def __init__(self, filesystem: S3FileSystem, boundary: Boundary, files: RepeatedFiles, names: Namespace) -> None:
         super().__init__(filesystem, boundary)
         self._files = files
         self._names = names
@@ -65,9 +63,7 @@ class WritingOperations(Operations):
         with self._boundary.guard("mknod", parent_inode, zlib.crc32(name), pid=ctx.pid), self._boundary.waiting():
             if not stat.S_ISREG(mode):
                 raise pyfuse3.FUSEError(errno.EPERM)
-            handle, attrs = await self._files.create(parent_inode, name, _NEW, made(mode, ctx), ctx.pid)
-            await self._files.release(handle)
-            return to_entry(attrs)
+            return to_entry(await self._files.make(parent_inode, name, made(mode, ctx), ctx.pid))
 
     async def write(self, fh: FileHandleT, off: int, buf: bytes) -> int:
         with self._boundary.guard("write", fh, 0, off), self._boundary.waiting():

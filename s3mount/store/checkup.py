@@ -17,7 +17,7 @@ from s3mount.store.crt import CrtConfig
 from s3mount.store.s3 import mapped
 from s3mount.store.s3_writer import S3Writer
 from s3mount.store.session import S3Config, S3Session
-from s3mount.store.writing import WriteConfig
+from s3mount.store.write_config import WriteConfig
 
 #: What botocore calls its providers, for people.
 _SOURCES = {

@@ -3,7 +3,8 @@
 Up to `core.uploads.PARALLEL_COPY` by one request, else in parts, several at once: one request copies at the speed of
 one stream, and S3 takes no more than 5 GiB in one.
 
-What a copy in parts does not keep: tags, and the expiry header.  Its metadata is read first and written again.
+S3 gives a copy the content, the metadata, the headers and the tags of its source.  An upload has none of these, so a
+copy in parts asks for them first and states them.  The storage class is stated either way: S3 would make it STANDARD.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -13,7 +14,7 @@ import trio
 from s3mount.core.attrs import ObjectStat
 from s3mount.core.uploads import MIN_PART, PARALLEL_COPY, PlannedPart, plan_parts
 from s3mount.errors import ObjectChanged, S3MountError, StoreError
-from s3mount.store.writing import ANYTHING, Attributes, Condition, Part, Upload, Writer, Written
+from s3mount.store.writing import ANYTHING, STORAGE_CLASS, TAGS, Attributes, Condition, Part, Upload, Writer, Written
 
 #: Parts of one copy at once: a GiB in one round of `core.uploads`' parts.
 _AT_ONCE = 16
@@ -31,12 +32,7 @@ async def copy_object(
     """Copy an object of any size; see `Writer.copy`."""
     if source.size <= PARALLEL_COPY:
         return await writer.copy(source, key, condition, attributes)
-    if attributes is None:
-        found = await writer.describe(source.key)
-        if source.etag and found.stat.etag != source.etag:
-            raise ObjectChanged("the object to be copied was replaced", key=source.key, operation="HeadObject")
-        attributes = found.attributes
-    upload = await writer.create_upload(key, attributes)
+    upload = await writer.create_upload(key, await stated(writer, source, attributes))
 
     async def copy_one(number: int, planned: PlannedPart) -> Part:
         return await writer.copy_part(upload, number, source.id, planned.span)
@@ -50,6 +46,25 @@ async def copy_object(
         if not is_done:
             await abort_quietly(writer, upload)
     return written
+
+
+async def stated(writer: Writer, source: ObjectStat, attributes: Attributes | None) -> Attributes:
+    """What a request that makes an object has to say, for it to be as a copy.
+
+    Args:
+        attributes: instead of the source's; tags and storage class are the source's all the same.
+
+    Raises:
+        ObjectChanged: the source has another version.
+        StoreError.
+    """
+    found = await writer.describe(source.key, has_tags=True)
+    if source.etag and found.stat.etag != source.etag:
+        raise ObjectChanged("the object to be copied was replaced", key=source.key, operation="HeadObject")
+    if attributes is None:
+        return found.attributes
+    kept = {name: value for name, value in found.attributes.headers.items() if name in (STORAGE_CLASS, TAGS)}
+    return Attributes({**kept, **attributes.headers}, attributes.metadata)
 
 
 async def abort_quietly(writer: Writer, upload: Upload) -> None:

@@ -16,15 +16,16 @@ from s3mount.store.copy_xml import parse_copy
 from s3mount.store.crt_requests import CrtRequests
 from s3mount.store.s3_writer import S3Writer, as_refusal, quoted
 from s3mount.store.session import S3Config
+from s3mount.store.write_config import WriteConfig
 from s3mount.store.writing import (
     ANYTHING,
     PLAIN,
+    STORAGE_CLASS,
     Attributes,
     Body,
     Condition,
     Part,
     Upload,
-    WriteConfig,
     Written,
     size_of,
 )
@@ -76,7 +77,7 @@ class CrtWriter(S3Writer):
         headers = {
             "x-amz-copy-source": quote(f"{self._bucket}/{source.key}", safe="/~"),
             "x-amz-metadata-directive": "COPY" if attributes is None else "REPLACE",
-            **({"x-amz-storage-class": source.storage_class} if source.storage_class else {}),
+            **({STORAGE_CLASS: source.kept_class} if source.kept_class else {}),
             **({"x-amz-copy-source-if-match": source.etag} if source.etag else {}),
             **self._headers(attributes or PLAIN, condition),
         }
@@ -97,4 +98,4 @@ class CrtWriter(S3Writer):
 
     def _headers(self, attributes: Attributes, condition: Condition) -> dict[str, str]:
         metadata = {f"x-amz-meta-{name}": value for name, value in attributes.metadata.items()}
-        return {**self._config.headers, **attributes.headers, **condition.headers, **metadata}
+        return {**attributes.headers, **self._config.headers, **condition.headers, **metadata}

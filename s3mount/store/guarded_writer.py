@@ -8,6 +8,7 @@ The deadline of a request that moves bytes grows with them, here as in `store.pa
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import trio
@@ -171,11 +172,10 @@ class GuardedWriter:
         ask = self._counted("copies", self._writer.copy, source, key, condition, attributes)
         return await self.attempts.run(self._calls, "CopyObject", key, ask, extra_s=extra_s(source.size))
 
-    async def describe(self, key: str) -> Description:
-        """See `Writer.describe`."""
-        return await self.attempts.run(
-            self._calls, "HeadObject", key, self._counted("calls", self._writer.describe, key)
-        )
+    async def describe(self, key: str, *, has_tags: bool = False) -> Description:
+        """See `Writer.describe`; counted as one request, with tags too."""
+        ask = self._counted("calls", partial(self._writer.describe, has_tags=has_tags), key)
+        return await self.attempts.run(self._calls, "HeadObject", key, ask)
 
     async def delete(self, key: str) -> None:
         """See `Writer.delete`."""

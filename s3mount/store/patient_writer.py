@@ -141,9 +141,9 @@ class PatientWriter:
                 token = await self._token_of(source, doubt)
             return await self._own(key, token, refusal, doubt)
 
-    async def describe(self, key: str) -> Description:
+    async def describe(self, key: str, *, has_tags: bool = False) -> Description:
         """See `Writer.describe`."""
-        return await self._ask("HeadObject", key, lambda to: to.describe(key))
+        return await self._ask("HeadObject", key, lambda to: to.describe(key, has_tags=has_tags))
 
     async def delete(self, key: str) -> None:
         """See `Writer.delete`."""

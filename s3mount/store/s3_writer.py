@@ -5,7 +5,6 @@ Bodies by the CRT cost less (`store.crt_writer`); here they are the last attempt
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from email.header import Header
 from typing import Any
 
 from s3mount.core.attrs import ObjectId, ObjectStat
@@ -14,13 +13,17 @@ from s3mount.errors import AlreadyExists, ObjectChanged, ObjectNotFound, StoreEr
 from s3mount.store.appending import Appends
 from s3mount.store.bodies import as_file
 from s3mount.store.checksums import checksum_of_body
-from s3mount.store.s3 import as_change, mapped, stat_from_head
+from s3mount.store.heads import described, tagged
+from s3mount.store.s3 import as_change, mapped
 from s3mount.store.s3_errors import from_answer
 from s3mount.store.session import S3Config
+from s3mount.store.write_config import WriteConfig
 from s3mount.store.writing import (
     ANYTHING,
     PLAIN,
+    STORAGE_CLASS,
     SYSTEM_HEADERS,
+    TAGS,
     Attributes,
     Body,
     Condition,
@@ -29,7 +32,6 @@ from s3mount.store.writing import (
     PartPage,
     Upload,
     UploadPage,
-    WriteConfig,
     Written,
     size_of,
 )
@@ -39,7 +41,9 @@ _ARGUMENTS = {
     **SYSTEM_HEADERS,
     "if-match": "IfMatch",
     "if-none-match": "IfNoneMatch",
-    "x-amz-storage-class": "StorageClass",
+    STORAGE_CLASS: "StorageClass",
+    TAGS: "Tagging",
+    "expires": "Expires",
     "x-amz-server-side-encryption": "ServerSideEncryption",
     "x-amz-server-side-encryption-aws-kms-key-id": "SSEKMSKeyId",
 }
@@ -152,10 +156,10 @@ class S3Writer:
     async def copy(
         self, source: ObjectStat, key: str, condition: Condition = ANYTHING, attributes: Attributes | None = None
     ) -> Written:
-        """See `Writer.copy`; the source's storage class is kept unless the mount has one."""
+        """See `Writer.copy`."""
         made = self._made(attributes or PLAIN, condition)
-        if source.storage_class:
-            made.setdefault("StorageClass", source.storage_class)
+        if source.kept_class:
+            made.setdefault("StorageClass", source.kept_class)
         directive = "COPY" if attributes is None else "REPLACE"
         with self._refused(key, "CopyObject", condition):
             answer = await self._client.copy_object(
@@ -164,13 +168,14 @@ class S3Writer:
             found = answer["CopyObjectResult"]
             return Written(ObjectId(key, quoted(found["ETag"])), int(found["LastModified"].timestamp()))
 
-    async def describe(self, key: str) -> Description:
+    async def describe(self, key: str, *, has_tags: bool = False) -> Description:
         """See `Writer.describe`."""
         with mapped(self._bucket, key, "HeadObject"):
-            answer = await self._client.head_object(Key=key, **self._arguments)
-            headers = {name: answer[argument] for name, argument in SYSTEM_HEADERS.items() if answer.get(argument)}
-            metadata = {name: as_sent(value) for name, value in answer.get("Metadata", {}).items()}
-            return Description(stat_from_head(key, answer), Attributes(headers, metadata))
+            found = described(key, answer := await self._client.head_object(Key=key, **self._arguments))
+        if not has_tags or not answer.get("TagCount"):
+            return found
+        with mapped(self._bucket, key, "GetObjectTagging"):
+            return tagged(found, await self._client.get_object_tagging(Key=key, **self._arguments))
 
     async def delete(self, key: str) -> None:
         """See `Writer.delete`."""
@@ -199,7 +204,7 @@ class S3Writer:
 
     def _made(self, attributes: Attributes, condition: Condition) -> dict[str, Any]:
         """Of a request that makes an object."""
-        headers = {**self._config.headers, **attributes.headers, **condition.headers}
+        headers = {**attributes.headers, **self._config.headers, **condition.headers}
         metadata = {"Metadata": dict(attributes.metadata)} if attributes.metadata else {}
         return {**_renamed(headers), **metadata, **self._arguments}
 
@@ -219,11 +224,6 @@ class S3Writer:
                 yield
         except (ObjectChanged, ObjectNotFound) as error:
             raise as_refusal(error, condition) from error
-
-
-def as_sent(value: str) -> str:
-    """A value of metadata as a header may have it: S3 sends what is not ASCII as RFC 2047 says, some servers do not."""
-    return value.strip() if value.isascii() and value.isprintable() else Header(value, "utf-8").encode(maxlinelen=0)
 
 
 def quoted(etag: str) -> str:

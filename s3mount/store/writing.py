@@ -21,13 +21,16 @@ Body = Sequence[bytes | memoryview]
 
 #: S3 API, DeleteObjects: keys in one request.
 MAX_DELETES = 1000
-#: What `Attributes.headers` may name, by the name botocore has for it.
+#: Of the headers that `Attributes.headers` may name: a mount's own class goes before it; and tags, as a query.
+STORAGE_CLASS, TAGS = "x-amz-storage-class", "x-amz-tagging"
+#: The others, by the name botocore has for them in answers.
 SYSTEM_HEADERS = {
     "content-type": "ContentType",
     "cache-control": "CacheControl",
     "content-disposition": "ContentDisposition",
     "content-encoding": "ContentEncoding",
     "content-language": "ContentLanguage",
+    "expires": "ExpiresString",
 }
 
 
@@ -59,13 +62,18 @@ class Attributes:
     """What an object carries beside its content.
 
     Attributes:
-        headers: some of `SYSTEM_HEADERS`.
+        headers: some of `SYSTEM_HEADERS`, `STORAGE_CLASS`, `TAGS`.
         metadata: the user's; names in lower case of letters, digits and hyphens, values in printable ASCII without
             blanks at the ends, because they are HTTP headers.  S3 takes 2 KiB of both together.
     """
 
     headers: Mapping[str, str] = field(default_factory=dict)
     metadata: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def storage_class(self) -> str:
+        """Empty for the mount's, or the bucket's."""
+        return self.headers.get(STORAGE_CLASS, "")
 
     def with_metadata(self, name: str, value: str) -> "Attributes":
         """The same, and one more."""
@@ -124,33 +132,6 @@ class PartPage(NamedTuple):
 
     parts: tuple[Part, ...]
     after: int | None
-
-
-@dataclass(frozen=True)
-class WriteConfig:
-    """What every object of a mount is written with.
-
-    Attributes:
-        checksums: "crc32c" or "crc64nvme": S3 verifies each body and keeps the checksum; "off".
-        storage_class: empty for the bucket's default.
-        sse: aws:kms, aws:kms:dsse or AES256; empty for the bucket's default.
-        sse_kms_key_id: empty for the account's default key.
-    """
-
-    checksums: str = "crc32c"
-    storage_class: str = ""
-    sse: str = ""
-    sse_kms_key_id: str = ""
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """Of each request that makes an object."""
-        named = {
-            "x-amz-storage-class": self.storage_class,
-            "x-amz-server-side-encryption": self.sse,
-            "x-amz-server-side-encryption-aws-kms-key-id": self.sse_kms_key_id,
-        }
-        return {name: value for name, value in named.items() if value}
 
 
 class Writer(Protocol):
@@ -220,6 +201,8 @@ class Writer(Protocol):
     ) -> Written:
         """A whole object by one request, of at most 5 GiB; `store.copying` copies larger ones, and faster.
 
+        The copy has the source's tags, and unless the mount has one its storage class (`ObjectStat.kept_class`).
+
         Args:
             attributes: instead of the source's.
 
@@ -229,8 +212,11 @@ class Writer(Protocol):
         """
         ...
 
-    async def describe(self, key: str) -> Description:
+    async def describe(self, key: str, *, has_tags: bool = False) -> Description:
         """One object with its attributes.
+
+        Args:
+            has_tags: `TAGS` are among them, if they may be read; a second request if there are any.
 
         Raises:
             ObjectNotFound: no such key.

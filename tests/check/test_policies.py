@@ -24,6 +24,7 @@ NEEDS = {
     "list_parts": {"s3:ListMultipartUploadParts"},
     "list_multipart_uploads": {"s3:ListBucketMultipartUploads"},
     "copy_object": {"s3:PutObject", "s3:GetObject"},
+    "get_object_tagging": {"s3:GetObjectTagging", "s3:PutObjectTagging"},  # they are put on a copy, too
     "delete_object": {"s3:DeleteObject"},
     "delete_objects": {"s3:DeleteObject"},
     "generate_presigned_url": set(),  # sends nothing

@@ -20,7 +20,7 @@ from s3mount.errors import BadOption
 from s3mount.fs.object_headers import ObjectHeaders
 from s3mount.fs.write_policy import WritePolicy
 from s3mount.listening import Listen
-from s3mount.store.writing import WriteConfig
+from s3mount.store.write_config import WriteConfig
 from s3mount.units import GIB, MIB
 from tests.support.mounts import aws_environment, run_command
 from tests.support.refusals import refusal, refusal_in_both_modes

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from s3mount.core.latency import SHOWN, LatencyHistogram, quantile, upper_bound_s
+from s3mount.core.latency import SHOWN, LatencyHistogram, added, quantile, upper_bound_s
 
 durations = st.lists(st.integers(0, 2**62), max_size=50)
 
@@ -49,6 +49,15 @@ def test_quantiles_within_a_bucket() -> None:
 def test_nothing_has_no_quantile() -> None:
     """Of nothing a quantile is 0."""
     assert quantile(LatencyHistogram().statistics().buckets, 0.5) == 0.0
+
+
+def test_several_sources_are_counted_together() -> None:
+    """What two clocks counted of one operation adds up, bucket by bucket."""
+    one, other, both = LatencyHistogram(), LatencyHistogram(), LatencyHistogram()
+    for histogram, duration_ns in ((one, 5), (one, 10**9), (other, 10**9), (other, 3 * 10**12)):
+        histogram.note(duration_ns)
+        both.note(duration_ns)
+    assert added([one.statistics(), other.statistics()]) == both.statistics()
 
 
 def test_a_negative_duration_is_noticed() -> None:

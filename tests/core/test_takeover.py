@@ -361,7 +361,9 @@ def test_a_journal_without_a_commit_is_no_record() -> None:
     """A successor that dies while it copies leaves its predecessor's record as the valid one."""
     tape = Tape()
     files = filled(tape)
-    Journal(tape.areas, Heading(2, 1, IDENTITY)).add(files[0].ino, files[0].serial, "p/0", files[0].found)
+    Journal(tape.areas, Heading(2, 1, IDENTITY)).add(
+        RecordedInode(files[0].ino, files[0].serial, "p/0", files[0].found)
+    )
     assert len(succeed(tape.areas, IDENTITY).inherited) == 3
 
 

@@ -60,10 +60,9 @@ async def main():
     blocks = [bytes(200_000) for _ in range(500)]
     del blocks[:-1]  # the last one keeps what is below it
     held = allocator.resident_bytes() - started
-    busy_s = 120.0 if sys.argv[1] == "busy" else 0.0
-    used = iter(range(10))
-    time.process_time = lambda: next(used) * busy_s
-    with trio.move_on_after(130):
+    used = iter(map(float, sys.argv[2:]))
+    time.process_time = lambda: next(used)
+    with trio.move_on_after(float(sys.argv[1])):
         await limit.rest()
     print(held, allocator.resident_bytes() - started, limit.statistics().trims)
 
@@ -71,20 +70,32 @@ trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 """
 
 
-def _rested(kind: str) -> list[int]:
-    done = subprocess.run([sys.executable, "-c", REST, kind], capture_output=True, text=True, check=True)
+def _rested(seconds: float, *used_s: float) -> list[int]:
+    """Bytes held and left, and trims, after so long; with the seconds of the processor that each look finds."""
+    command = [sys.executable, "-c", REST, str(seconds), *map(str, used_s)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     return [int(each) for each in done.stdout.split()]
 
 
 def test_a_process_that_does_little_gives_holes_back() -> None:
     """100 MB of holes, below the limit, go back when the process has done little for two minutes, and not before."""
-    held, after, trims = _rested("idle")
+    held, after, trims = _rested(130, 0, 0, 0, 0, 0)
     assert held > 90e6
     assert after < 20e6
     assert trims == 1
-    held, after, trims = _rested("busy")
+    held, after, trims = _rested(130, 0, 120, 240)
     assert after >= held
     assert trims == 0
+
+
+def test_holes_are_given_back_in_a_pause() -> None:
+    """It stops the process for a moment, so it waits for a second in which nobody asks, for a minute at most."""
+    bursts = (0, 1, 1, 1.5, 1.5, 2, 2, 2, 2)  # two seconds with work in them, and one without
+    assert _rested(122.5, *bursts)[2] == 0
+    assert _rested(123.5, *bursts)[2] == 1
+    never = (0, 1, *(second / 2 for number in range(61) for second in (number, number + 1)))
+    assert _rested(179.5, *never)[2] == 0
+    assert _rested(180.5, *never)[2] == 1
 
 
 def _holes(over_mib: int) -> tuple[int, int]:

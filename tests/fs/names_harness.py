@@ -15,12 +15,13 @@ from s3mount.errors import NameNotFound, NotADirectory
 from s3mount.fs.budget import ByteBudget
 from s3mount.fs.draft_content import DraftTools
 from s3mount.fs.drafts import Drafts, Opening
-from s3mount.fs.file_writes import FileWrites
 from s3mount.fs.interrupted import InterruptedCall, InterruptedCalls
+from s3mount.fs.names import Names
 from s3mount.fs.namespace import Namespace, NamespaceConfig
 from s3mount.fs.object_headers import ObjectHeaders
 from s3mount.fs.part_sender import StreamTools
 from s3mount.fs.parts import StreamStatistics
+from s3mount.fs.repeated_files import RepeatedFiles
 from s3mount.fs.repeated_names import RepeatedNames
 from s3mount.fs.spool import Spool
 from s3mount.fs.spooled import SpoolTools
@@ -50,7 +51,9 @@ class MountedNames:
         is_killed: its end is that of kill -9: nothing more is said to S3.
     """
 
-    def __init__(self, mounted: Mounted, store: FakeStore, names: Namespace, files: FileWrites, drafts: Drafts) -> None:
+    def __init__(
+        self, mounted: Mounted, store: FakeStore, names: Namespace, files: RepeatedFiles, drafts: Drafts
+    ) -> None:
         self.mounted = mounted
         self.store = store
         self.names = names
@@ -108,6 +111,9 @@ class MountedNames:
         if content:
             await self.files.write(handle, 0, content)
         return handle
+
+    async def mknod(self, path: str) -> FileAttrs:
+        return await self.files.make(*await self.at(path), MADE, 0)
 
     async def close(self, handle: int) -> None:
         await self.files.flush(handle)
@@ -202,7 +208,8 @@ async def namespace(
         config = config or NamespaceConfig(conditions=GOOD, clock=lambda: NOW)
         names = RepeatedNames(tree, drafts, policy, store, faulty, streams.room, nursery, config)
         names.interrupted = InterruptedCalls(interrupted, trio.current_time)
-        files = FileWrites(tree, drafts, written, policy, ObjectHeaders(), names.removals.settle, names.changes)
+        files = RepeatedFiles(tree, drafts, written, policy, ObjectHeaders(), names.removals.settle, names.changes)
+        files.interrupted, files.names = names.interrupted, Names(tree, policy, names.removals)
         tested = MountedNames(mounted, store, names, files, drafts)
         yield tested
         if not tested.is_killed:

@@ -7,14 +7,17 @@ import pytest
 import trio
 
 from s3mount.core.uploads import PARALLEL_COPY
-from s3mount.store.writing import Attributes
+from s3mount.store.writing import STORAGE_CLASS, Attributes
 from tests.fs.names_harness import namespace
 from tests.fs.writable import APPEND, RDWR, W, Writable, writable
 from tests.fs.write_harness import PART, Writing, ramp, writing
 from tests.support.fake_store import FakeStore
 from tests.support.fake_writer import FakeWriter
 
-THEIRS = Attributes({"content-type": "text/csv", "cache-control": "no-store"}, {"owner": "ann", "mode": "33188"})
+THEIRS = Attributes(
+    {"content-type": "text/csv", "cache-control": "no-store", "expires": "0", STORAGE_CLASS: "STANDARD_IA"},
+    {"owner": "ann", "mode": "33188"},
+)
 #: What is about the content, too.
 MORE = Attributes(THEIRS.headers, {**THEIRS.metadata, "mtime": "1.5", "md5chksum": "x==", "s3mount-spool": "0"})
 
@@ -95,6 +98,18 @@ async def test_metadata_after_a_kill(tmp_path: Path) -> None:
         assert {**kept.metadata, "s3mount-spool": "0"} == {**THEIRS.metadata, "s3mount-spool": "0"}
 
 
+async def test_a_changed_file_that_is_renamed(tmp_path: Path) -> None:
+    """A file that was changed and then renamed, in one mount, has what its object had at first, its class too."""
+    store = FakeStore()
+    writer = FakeWriter(store)
+    await writer.put("a", [b"head"], attributes=THEIRS)
+    async with namespace(store, tmp_path, writer=writer) as each:
+        await each.files.truncate((await each.mounted.walk("a")).ino, 2)
+        await each.rename("a", "b")
+        assert store.objects["b"][1] == b"he"
+        assert (await writer.describe("b")).attributes == THEIRS
+
+
 async def test_renames_and_links_keep_metadata(tmp_path: Path) -> None:
     """A rename and a link have the metadata of what they were made of, also where S3 copies in parts."""
     store = FakeStore()
@@ -105,6 +120,7 @@ async def test_renames_and_links_keep_metadata(tmp_path: Path) -> None:
         for name in "a", "large":
             await each.link(name, f"{name}-link")
             await each.rename(name, f"{name}-moved")
-            for made in f"{name}-link", f"{name}-moved":
+            await each.rename(f"{name}-moved", f"{name}-again")
+            for made in f"{name}-link", f"{name}-again":
                 assert (await writer.describe(made)).attributes == MORE
     assert writer.counts["copies"] > 4

@@ -356,6 +356,19 @@ async def test_a_change_that_is_refused(
         await each.files.release(handle)
 
 
+async def test_a_change_that_was_refused_is_told_at_the_end(
+    bucket: Bucket, tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """What S3 refused, and no fsync has told, the end of the mount knows; once."""
+    await bucket.put("a")
+    fault = failing("copy", StoreFailure("503"))
+    async with namespace(bucket.store, tmp_path, writer=bucket.writer, is_posix=True, fault=fault) as each:
+        await change(each, "a", mode=0o600)
+        await trio.sleep(1)
+        with pytest.raises(StoreFailure):
+            await each.names.sync()
+
+
 async def test_new_files_only(bucket: Bucket, tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
     """Without --rw a new file has what was set before its close; what is set of others is kept while mounted."""
     await bucket.put("old")

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 import trio
 
-from s3mount.errors import AlreadyExists, DirectoryNotEmpty, NameNotFound, S3MountError
+from s3mount.errors import AccessDenied, AlreadyExists, DirectoryNotEmpty, NameNotFound, S3MountError
 from s3mount.fs.interrupted import VALID_S, InterruptedCall
 from s3mount.store.patient_writer import TOKEN
 from s3mount.store.writing import Attributes
 from tests.fs.harness import ROOT
 from tests.fs.names_harness import MountedNames, namespace
 from tests.fs.test_names import bucket
+from tests.fs.write_harness import failing
 
 #: By the name of the handler: what a program asked for, and the name that marks it.
 CALLS: dict[str, tuple[Callable[[MountedNames], Awaitable[object]], str]] = {
@@ -21,6 +22,7 @@ CALLS: dict[str, tuple[Callable[[MountedNames], Awaitable[object]], str]] = {
     "rmdir": (lambda mount: mount.names.rmdir(ROOT, b"e"), "e"),
     "unlink": (lambda mount: mount.names.unlink(ROOT, b"a"), "a"),
     "symlink": (lambda mount: mount.symlink("new", "a"), "new"),
+    "mknod": (lambda mount: mount.mknod("new"), "new"),
     "link": (lambda mount: mount.link("a", "new"), "new"),
     "rename": (lambda mount: mount.names.rename(ROOT, b"a", ROOT, b"new", may_replace=False), "a"),
     "rename of a directory": (lambda mount: mount.names.rename(ROOT, b"d", ROOT, b"new", may_replace=True), "d"),
@@ -66,6 +68,17 @@ async def test_other_calls_are_not_excused(tmp_path: Path) -> None:
             await here.unlink("missing")
 
 
+async def test_a_new_file_that_is_refused(tmp_path: Path) -> None:
+    """mknod of a file that S3 does not take fails, and neither the name nor the kernel's reference is left."""
+    store, writer = bucket()
+    async with namespace(store, tmp_path, writer=writer, fault=failing("put", AccessDenied("no"))) as here:
+        n_before = here.mounted.fs.statistics().inodes
+        with pytest.raises(AccessDenied):
+            await here.mknod("new")
+        assert not await here.exists("new")
+        assert here.mounted.fs.statistics().inodes == n_before
+
+
 async def test_an_interruption_is_soon_forgotten(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
     """A while after the takeover a call like one that was interrupted is a call of its own."""
     store, writer = bucket("d/f")
@@ -79,13 +92,14 @@ async def test_what_others_made_is_not_taken_for_ones_own(tmp_path: Path) -> Non
     """A repeated call that finds another's file, link or directory with content in its way fails."""
     store, writer = bucket("a", "d/f", "new/other")
     store.put("taken", b"x")
-    calls = [call_of("link", "taken"), call_of("symlink", "taken"), call_of("mkdir", "taken"), call_of("rename", "d")]
-    calls.append(call_of("rename", "a"))
+    calls = [call_of(verb, "taken") for verb in ("link", "symlink", "mkdir", "mknod")]
+    calls += [call_of("rename", "d"), call_of("rename", "a")]
     async with namespace(store, tmp_path, writer=writer, interrupted=calls) as here:
         for refused in (
             here.link("a", "taken"),
             here.symlink("taken", "a"),
             here.mkdir("taken"),
+            here.mknod("taken"),
             here.rename("a", "taken", may_replace=False),
         ):
             with pytest.raises(AlreadyExists):

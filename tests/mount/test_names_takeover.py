@@ -49,11 +49,12 @@ def deletes(request: Request) -> bool:
     ("call", "is_wanted", "keys"),
     [
         (lambda path: os.mkdir(path / "new"), puts, ["a", "d/f", "new/"]),
+        (lambda path: os.mknod(path / "new"), puts, ["a", "d/f", "new"]),
         (lambda path: os.symlink("a", path / "new"), puts, ["a", "d/f", "new!s3mount-symlink"]),
         (lambda path: os.rename(path / "a", path / "new"), deletes, ["d/f", "new"]),
         (lambda path: os.rename(path / "d", path / "new"), deletes, ["a", "new/f"]),
     ],
-    ids=["mkdir", "symlink", "rename", "rename of a directory"],
+    ids=["mkdir", "mknod", "symlink", "rename", "rename of a directory"],
 )
 def test_what_was_done_is_not_an_error(
     weed: Server, work: Path, call: Callable[[Path], None], is_wanted: Callable[[Request], bool], keys: list[str]

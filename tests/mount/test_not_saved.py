@@ -33,6 +33,25 @@ def test_a_refused_removal_at_the_end(weed: Server, work: Path) -> None:
         assert "not all that was removed is gone in S3" in mount.log
 
 
+def test_an_append_that_was_refused_earlier(weed: Server, work: Path) -> None:
+    """A mount that is stopped long after S3 refused an append that was closed ends with a code of its own."""
+    bucket = weed.make_bucket()
+    weed.client.put_object(Bucket=bucket, Key="a", Body=b"head")
+
+    def decide(request: Request) -> Fault | None:
+        return Fault(answer=error_answer(403, "AccessDenied")) if request.method == "PUT" else None
+
+    with proxy(weed.url) as front:
+        front.decide = decide
+        with mounted(bucket, work, "--rw", url=front.url) as mount:
+            with (mount.path / "a").open("ab") as file:
+                file.write(b" tail")
+            wait_until(lambda: "what was appended to 'a' stays in" in mount.log, 30, "the refusal")
+            front.decide = None
+            assert mount.stop() == ExitCode.NOT_SAVED
+        assert "not in S3: 'a'" in mount.log
+
+
 def test_a_daemon_that_is_killed_while_it_saves(weed: Server, work: Path) -> None:
     """When its daemon is killed before it has saved what is written a stopped mount ends with a code of its own."""
     code = "import sys; file = open(sys.argv[1], 'wb', buffering=0); file.write(b'x'); print(flush=True); input()"

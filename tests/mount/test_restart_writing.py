@@ -1,5 +1,7 @@
 """A restart on demand while programs begin to write, or did a moment ago."""
 
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -7,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from s3mount.daemon.exits import ExitCode
 from tests.support.ctl import run_ctl
 from tests.support.mounts import mounted
 from tests.support.processes import wait_until
 from tests.support.proxy import Fault, Request, proxy
 from tests.support.servers import Server
+from tests.support.takeover import wait_for_takeover
 
 pytestmark = [pytest.mark.mount, pytest.mark.server]
 
@@ -78,3 +82,31 @@ def test_appends_go_on_over_a_restart(weed: Server, work: Path) -> None:
             assert mount.stop() == 0
     lines = [f"{number}\n" for number in range(int(said))]
     assert weed.client.get_object(Bucket=bucket, Key="log")["Body"].read().decode() == "".join(lines)
+
+
+def test_what_went_with_a_daemon_is_told(weed: Server, work: Path) -> None:
+    """When a daemon dies with what was written, fsync and close of such files fail, of saved ones they do not."""
+    bucket = weed.make_bucket()
+    for key in "patched", "saved":
+        weed.client.put_object(Bucket=bucket, Key=key, Body=b"old content")
+    with mounted(bucket, work, "--rw", url=weed.url) as mount:
+        flags = {"new": os.O_WRONLY | os.O_CREAT, "patched": os.O_RDWR, "saved": os.O_RDWR, "locked": os.O_RDWR}
+        weed.client.put_object(Bucket=bucket, Key="locked", Body=b"")
+        files = {name: os.open(mount.path / name, each) for name, each in flags.items()}
+        for name in "new", "patched", "saved":
+            os.write(files[name], b"NEW")
+        os.fsync(files["saved"])
+        for takeover in 1, 2:
+            os.kill(mount.daemon_pid, signal.SIGKILL)
+            wait_for_takeover(mount, takeover)
+        for name, descriptor in files.items():
+            for call in os.fsync, os.close:
+                if name in ("new", "patched"):
+                    with pytest.raises(OSError, match="Stale"):
+                        call(descriptor)
+                else:
+                    call(descriptor)
+        assert (mount.path / "saved").read_bytes() == b"NEW content"
+        assert mount.stop() == ExitCode.NOT_SAVED
+    assert mount.log.count("what programs wrote to 'patched' is lost") == 2
+    assert weed.client.get_object(Bucket=bucket, Key="patched")["Body"].read() == b"old content"

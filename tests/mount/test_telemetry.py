@@ -170,6 +170,21 @@ def test_what_is_written(weed: Server, work: Path) -> None:
     assert [(each["key"], each["bytes"]) for each in top["files"]] == [("new", 5000)]
 
 
+def test_every_request_is_timed(weed: Server, work: Path) -> None:
+    """Requests of one operation are timed together, whether a reader or a writer asked: as many as are counted."""
+    bucket = weed.make_bucket()
+    weed.client.put_object(Bucket=bucket, Key="a", Body=b"x" * 5000)
+    with mounted(bucket, work, "--rw", "--posix-metadata", url=weed.url) as mount:
+        (mount.path / "a").read_bytes()
+        (mount.path / "a").read_bytes()
+        with (mount.path / "a").open("r+b") as file:
+            file.write(b"y")
+        found = stats_of(mount)["requests"]
+    latencies = found["latencies"]
+    assert latencies["HeadObject"]["count"] == sum(latencies["HeadObject"]["buckets"]) > found["counts"]["head"] > 0
+    assert sum(each["count"] for each in latencies.values()) == sum(found["counts"].values())
+
+
 def test_watching(weed: Server, bucket: str, work: Path) -> None:
     """stats --watch draws again and again on a terminal, over a change of daemons, and ends at Ctrl-C with 0."""
     with mounted(bucket, work, url=weed.url) as mount:

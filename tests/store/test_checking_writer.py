@@ -24,9 +24,9 @@ class Plain(FakeWriter):
             raise NotSupported(self.reason or "a header implies functionality that is not implemented", key=key)
         return super()._write(key, content, condition, *args)
 
-    async def describe(self, key: str) -> Description:
+    async def describe(self, key: str, *, has_tags: bool = False) -> Description:
         self.counts["heads"] += 1
-        return await super().describe(key)
+        return await super().describe(key, has_tags=has_tags)
 
 
 class NoLog:

@@ -11,7 +11,8 @@ from s3mount.core.ranges import ByteRange
 from s3mount.errors import AccessDenied, AlreadyExists, ObjectChanged, StoreError
 from s3mount.store.conditions import Conditions, find_conditions
 from s3mount.store.copying import copy_object
-from s3mount.store.writing import NEW, Attributes, Part, Upload
+from s3mount.store.patient_writer import TOKEN
+from s3mount.store.writing import ANYTHING, NEW, PLAIN, STORAGE_CLASS, TAGS, Attributes, Part, Upload, Writer
 from s3mount.units import MIB
 from tests.store.writers import server_bucket
 from tests.support.fake_store import FakeStore
@@ -19,6 +20,16 @@ from tests.support.fake_writer import FakeWriter
 from tests.support.servers import Server
 
 LARGE = 128 * MIB + 1
+#: All that a copy has of its source.
+MADE = Attributes(
+    {
+        "content-type": "text/csv",
+        "expires": "Thu, 01 Dec 2044 16:00:00 GMT",
+        STORAGE_CLASS: "STANDARD_IA",
+        TAGS: "team=a%20b&x=",
+    },
+    {"mode": "7"},
+)
 
 
 class SparseWriter(FakeWriter):
@@ -47,12 +58,12 @@ class SparseWriter(FakeWriter):
         self.spans[number] = span
         return self._keep(upload, number, bytes(5 * MIB))
 
-    def large(self, size: int) -> ObjectStat:
+    def large(self, size: int, attributes: Attributes = PLAIN, *, restored: bool = False) -> ObjectStat:
         """An object that says it has that size."""
-        stat, content = self.store.objects[self.store.put("source", b"").key]
-        self.store.objects["source"] = (stat._replace(size=size), content)
-        self._attributes[stat.id] = Attributes({"content-type": "application/x-tar"}, {"mode": "7"})
-        return stat._replace(size=size)
+        self._write("source", b"", ANYTHING, attributes)
+        stat = self.store.objects["source"][0]._replace(size=size, restored=restored)
+        self.store.objects["source"] = (stat, b"")
+        return stat
 
 
 async def test_a_small_object_is_one_request(autojump_clock: MockClock) -> None:
@@ -63,18 +74,16 @@ async def test_a_small_object_is_one_request(autojump_clock: MockClock) -> None:
 
 
 async def test_a_large_object_is_parts_beside_each_other(autojump_clock: MockClock) -> None:
-    """A GiB: 16 parts at once, all bytes in order, with the attributes of the source; 4 requests' time in all."""
+    """A GiB: 16 parts at once, all bytes in order; 4 requests' time in all."""
     writer = SparseWriter()
     began = trio.current_time()
-    written = await copy_object(writer, writer.large(1024 * MIB), "copy")
+    written = await copy_object(writer, writer.large(1024 * MIB, MADE), "copy")
     assert trio.current_time() - began == pytest.approx(4.0)
     assert writer.counts == {"copies": 16, "calls": 3}
     assert [writer.spans[number] for number in range(1, 17)] == [
         ByteRange(start, start + 64 * MIB) for start in range(0, 1024 * MIB, 64 * MIB)
     ]
-    found = await writer.describe("copy")
-    assert found.stat.id == written.id
-    assert found.attributes == Attributes({"content-type": "application/x-tar"}, {"mode": "7"})
+    assert (await writer.describe("copy")).stat.id == written.id
     assert writer.uploads == {}
 
 
@@ -163,16 +172,55 @@ async def test_what_a_server_keeps_is_found_out(
         assert bucket.listed() == []
 
 
+async def all_of(writer: Writer, key: str) -> Attributes:
+    """What an object has, without the token of the write."""
+    found = (await writer.describe(key, has_tags=True)).attributes
+    return Attributes(found.headers, {name: value for name, value in found.metadata.items() if name != TOKEN})
+
+
+@pytest.mark.parametrize("size", [1, LARGE])
+async def test_a_copy_is_like_its_source(size: int, autojump_clock: MockClock) -> None:
+    """A copy has the class, tags, headers and metadata of its source, made in parts or by one request."""
+    writer = SparseWriter()
+    source = writer.large(size, MADE)
+    await copy_object(writer, source, "copy")
+    assert await all_of(writer, "copy") == MADE
+    other = Attributes({"content-type": "text/html"}, {"mode": "8"})
+    await copy_object(writer, source, "other", ANYTHING, other)
+    kept = {name: MADE.headers[name] for name in (STORAGE_CLASS, TAGS)}
+    assert await all_of(writer, "other") == Attributes({**other.headers, **kept}, other.metadata)
+
+
+@pytest.mark.parametrize("size", [1, LARGE])
+async def test_a_copy_of_what_was_archived_can_be_read(size: int, autojump_clock: MockClock) -> None:
+    """What was restored from an archive has copies of the ordinary class, that can be read."""
+    writer = SparseWriter()
+    source = writer.large(size, Attributes({STORAGE_CLASS: "GLACIER"}), restored=True)
+    await copy_object(writer, source, "copy")
+    assert not (await writer.describe("copy")).stat.is_archived
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("client", ["crt", "aiobotocore"])
+async def test_a_server_copies_what_its_source_has(client: str, keys: None, weed: Server) -> None:
+    """The same at a real server, by either client."""
+    async with server_bucket("weed", weed, client) as bucket:
+        await bucket.writer.put("source", [b"x"], attributes=MADE)
+        source = (await bucket.writer.describe("source")).stat
+        await bucket.writer.copy(source, "copy")
+        assert await all_of(bucket.writer, "copy") == MADE
+
+
 @pytest.mark.server
 async def test_a_server_copies_in_parts(keys: None, weed: Server) -> None:
-    """Byte for byte, with its metadata, at a real server; and a body larger than all that may be on its way is sent."""
+    """Byte for byte, with all its source has, at a real server; a body larger than what may be on its way is sent."""
     async with server_bucket("weed", weed, "crt") as bucket:
         content = bytes(range(256)) * (LARGE // 256) + b"x"
-        await bucket.writer.put("source", [content], attributes=Attributes({}, {"mode": "7"}))
+        await bucket.writer.put("source", [content], attributes=MADE)
         source = (await bucket.writer.describe("source")).stat
         await copy_object(bucket.writer, source, "copy", NEW)
         assert bucket.content("copy") == content
-        assert (await bucket.writer.describe("copy")).attributes.metadata["mode"] == "7"
+        assert await all_of(bucket.writer, "copy") == MADE
         with pytest.raises(AlreadyExists):
             await copy_object(bucket.writer, source, "copy", NEW)
         assert (await bucket.writer.list_uploads("")).uploads == ()

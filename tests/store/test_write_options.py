@@ -1,6 +1,7 @@
 """What objects are written with, by either client: checksums, storage class, encryption; and what a body costs."""
 
 import threading
+from datetime import UTC, datetime
 from email.header import decode_header, make_header
 from typing import Any
 
@@ -9,9 +10,10 @@ import trio
 
 from s3mount.store.connect import connect
 from s3mount.store.crt_writer import CrtWriter
-from s3mount.store.s3_writer import as_sent
+from s3mount.store.heads import as_sent, described
 from s3mount.store.transit import MIN_TRANSIT
-from s3mount.store.writing import NEW, WriteConfig
+from s3mount.store.write_config import WriteConfig
+from s3mount.store.writing import NEW
 from s3mount.units import MIB
 from tests.store.conftest import CRT, Front, config
 from tests.store.writers import WriterBucket, server_bucket, writer_of
@@ -48,6 +50,14 @@ def test_metadata_can_be_sent_again(value: str) -> None:
     assert str(make_header(decode_header(sent))) == value
 
 
+def test_an_expiry_that_is_no_time() -> None:
+    """It is not sent with what is made of the object, since botocore would refuse to; one that is a time is."""
+    answer = {"ContentLength": 1, "LastModified": datetime.now(UTC), "ExpiresString": "soon"}
+    assert described("key", answer).attributes.headers == {}
+    answer |= {"ExpiresString": "0", "Expires": datetime.now(UTC)}
+    assert described("key", answer).attributes.headers == {"expires": "0"}
+
+
 @pytest.mark.server
 @pytest.mark.parametrize(
     ("checksums", "of_put", "of_parts"),
@@ -72,14 +82,17 @@ async def test_objects_have_checksums(
 
 @pytest.mark.server
 async def test_objects_have_class_and_encryption(moto_server: Server, keys: None, client: str) -> None:
-    """Storage class, encryption and key of the mount are on what is put, put together and copied."""
+    """Storage class, encryption and key of the mount are on what is put, put together, copied and changed."""
     key_id = "arn:aws:kms:us-east-1:123456789012:key/00000000-0000-0000-0000-000000000000"
     writing = WriteConfig("crc32c", "STANDARD_IA", "aws:kms", key_id)
     async with server_bucket("moto", moto_server, client, writing) as bucket:
         await write_both_ways(bucket)
-        moto_server.client.put_object(Bucket=bucket.name, Key="theirs", Body=b"x")
-        await bucket.writer.copy((await bucket.writer.describe("theirs")).stat, "copy")
-        for key in ("put", "parts", "copy"):
+        moto_server.client.put_object(Bucket=bucket.name, Key="theirs", Body=b"x", StorageClass="ONEZONE_IA")
+        theirs = await bucket.writer.describe("theirs")
+        assert theirs.attributes.storage_class == "ONEZONE_IA"
+        await bucket.writer.copy(theirs.stat, "copy")
+        await bucket.writer.put("changed", [b"y"], attributes=theirs.attributes)
+        for key in ("put", "parts", "copy", "changed"):
             found = head(bucket, key)
             assert (found["StorageClass"], found["ServerSideEncryption"]) == ("STANDARD_IA", "aws:kms"), key
             assert found["SSEKMSKeyId"] == key_id, key

@@ -13,7 +13,8 @@ from s3mount.store.patient_writer import PatientWriter
 from s3mount.store.retries import Retries
 from s3mount.store.s3_writer import S3Writer
 from s3mount.store.session import S3Config
-from s3mount.store.writing import WriteConfig, Writer
+from s3mount.store.write_config import WriteConfig
+from s3mount.store.writing import Writer
 from tests.store.conftest import CRT, config
 from tests.support.directory_bucket import NAME, DirectoryBucket, directory_bucket
 from tests.support.fake_store import FakeStore

@@ -25,6 +25,8 @@ from s3mount.errors import (
 from s3mount.store.writing import (
     ANYTHING,
     PLAIN,
+    STORAGE_CLASS,
+    TAGS,
     Attributes,
     Body,
     Condition,
@@ -39,6 +41,11 @@ from s3mount.store.writing import (
 from tests.support.fake_store import FakeStore
 
 T = TypeVar("T")
+
+
+def _class_of(found: ObjectStat) -> dict[str, str]:
+    kept = found.kept_class
+    return {STORAGE_CLASS: kept} if kept not in ("", "STANDARD") else {}
 
 
 class FakeWriter:
@@ -66,7 +73,7 @@ class FakeWriter:
         self.counts[kind] += 1
         await trio.sleep(self.latency_s)
 
-    def _write(self, key: str, content: bytes, condition: Condition, attributes: Attributes, kind: str = "") -> Written:
+    def _write(self, key: str, content: bytes, condition: Condition, attributes: Attributes) -> Written:
         there = self.store.objects.get(key)
         if len(key.encode()) > 1024:
             raise KeyTooLong("too long", key=key)
@@ -74,8 +81,9 @@ class FakeWriter:
             raise AlreadyExists("there is one", key=key)
         if condition.etag and (there is None or there[0].etag != condition.etag):
             raise ObjectChanged("another version", key=key)
-        wanted = self.store.put(key, content, storage_class=kind or "STANDARD")
-        self._attributes[wanted] = attributes
+        wanted = self.store.put(key, content, storage_class=attributes.storage_class or "STANDARD")
+        headers = {name: value for name, value in attributes.headers.items() if name != STORAGE_CLASS}
+        self._attributes[wanted] = Attributes(headers, attributes.metadata)
         return Written(wanted, self.store.objects[key][0].mtime_s)
 
     def _content(self, source: ObjectId) -> tuple[ObjectStat, bytes]:
@@ -177,15 +185,21 @@ class FakeWriter:
     ) -> Written:
         await self._arrived("copies")
         found, content = self._content(source.id)
-        kept = self._attributes.get(found.id, PLAIN) if attributes is None else attributes
-        return self._write(key, content, condition, kept, source.storage_class)
+        there = self._attributes.get(found.id, PLAIN)
+        headers = dict(there.headers)
+        if attributes is not None:
+            headers = {**{name: value for name, value in headers.items() if name == TAGS}, **attributes.headers}
+        metadata = (attributes or there).metadata
+        return self._write(key, content, condition, Attributes({**_class_of(source), **headers}, metadata))
 
-    async def describe(self, key: str) -> Description:
+    async def describe(self, key: str, *, has_tags: bool = False) -> Description:
         await self._arrived("calls")
         if key not in self.store.objects:
             raise ObjectNotFound("no such key", key=key)
         found = self.store.objects[key][0]
-        return Description(found, self._attributes.get(found.id, PLAIN))
+        there = self._attributes.get(found.id, PLAIN)
+        headers = {name: value for name, value in there.headers.items() if has_tags or name != TAGS}
+        return Description(found, Attributes({**headers, **_class_of(found)}, there.metadata))
 
     async def delete(self, key: str) -> None:
         await self._arrived("deletes")
@@ -255,8 +269,8 @@ class FaultyWriter:
     ) -> Written:
         return await self._pass("copy", key, lambda: self._writer.copy(source, key, condition, attributes))
 
-    async def describe(self, key: str) -> Description:
-        return await self._pass("describe", key, lambda: self._writer.describe(key))
+    async def describe(self, key: str, *, has_tags: bool = False) -> Description:
+        return await self._pass("describe", key, lambda: self._writer.describe(key, has_tags=has_tags))
 
     async def delete(self, key: str) -> None:
         await self._pass("delete", key, lambda: self._writer.delete(key))
