@@ -8,7 +8,8 @@ until it ends.
 The mappings are shared (with nobody): a fork beside a direct read into private memory can lose what is read (open(2)).
 
 INVARIANT: memory is either idle or under a view; of each size idle are about as many as `_SIZES` says, beyond it goes
-to the kernel.
+to the kernel.  When nobody reads all of it goes: else a process would look as if it grew for an hour, until all sizes
+have been in use (seen).
 """
 
 import ctypes
@@ -63,6 +64,11 @@ class PageBuffers:
         idle = self._idle[len(memory)]
         if len(idle) < _SIZES[len(memory)]:
             idle.append(memory)
+
+    def give_back(self) -> None:
+        """What is idle goes to the kernel; what is lent stays lent."""
+        for idle in self._idle.values():
+            idle.clear()
 
     @property
     def idle_bytes(self) -> int:

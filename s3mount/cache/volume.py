@@ -207,6 +207,10 @@ class Volume:
         """Wait until everything that was on disk at the start is known."""
         await self._upkeep.is_scanned.wait()
 
+    def give_back(self) -> None:
+        """Memory that is kept for the next reads and writes goes to the kernel."""
+        self._directory.buffers.give_back()
+
     def statistics(self) -> VolumeStatistics:
         """A snapshot of the counters."""
         return VolumeStatistics(

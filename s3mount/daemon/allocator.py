@@ -23,6 +23,7 @@ import gc
 import logging
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -134,13 +135,18 @@ class HeapLimit:
             self._next_trim_at = resident + _STEP
         self._next_trim_at = max(self._limit, min(self._next_trim_at, resident + _STEP))
 
-    async def rest(self) -> None:
-        """Give holes back whenever the process has done little for a while; until cancelled."""
+    async def rest(self, let_go: Callable[[], None]) -> None:
+        """Give holes back whenever the process has done little for a while; until cancelled.
+
+        Args:
+            let_go: of what others keep for the next time.
+        """
         while True:
             used_s = time.process_time()
             await trio.sleep(_REST_S)
             if time.process_time() - used_s < _LITTLE * _REST_S:
                 await _pause()
+                let_go()
                 _trim_heap()
                 self._trims += 1
 

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 import trio
 
@@ -161,7 +162,7 @@ async def components(config: MountConfig, keeper: Keeper) -> AsyncIterator[Compo
         operations = _operations(filesystem, boundary, writes)
         Quarantine(operations, keeper.marks, filesystem).take_over(by_own_fault=keeper.is_to_blame)
         nursery.start_soon(watch.run, filesystem)
-        nursery.start_soon(heap.rest)
+        nursery.start_soon(heap.rest, partial(_let_go, disk))
         on_demand = _on_demand(config, store, resolver, disk, budget)
         yield Components(
             operations, boundary, filesystem, notifier, guarded, budget, disk, watch, connection.region, *on_demand,
@@ -176,6 +177,11 @@ def _growth(heap: HeapLimit, watch: MemoryWatch) -> Callable[[int], None]:
         watch.grew(n_bytes)
 
     return grew
+
+
+def _let_go(disk: DiskCache | None) -> None:
+    for volume in [] if disk is None else disk.volumes.values():
+        volume.give_back()
 
 
 async def _writing(config: MountConfig, shared: Shared) -> Writing | None:

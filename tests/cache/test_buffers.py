@@ -88,6 +88,11 @@ def test_idle_memory_is_bounded() -> None:
     assert buffers.idle_bytes == 2 * (8 * MIB + 64 * KIB) + 4 * (MIB + 64 * KIB) + 16 * 256 * KIB
     where = {address(buffers.lend(8 * MIB)) for _ in range(4)}
     assert len(where) == 1, "made anew, not lent again"
+    view = buffers.lend(8 * MIB)
+    buffers.give_back()
+    assert buffers.idle_bytes == 0
+    view[:3] = b"own"
+    assert bytes(view[:3]) == b"own"
 
 
 def test_more_than_a_block_is_refused() -> None:

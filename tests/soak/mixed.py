@@ -4,8 +4,7 @@ usage: python -m tests.soak.mixed DIRECTORY SEED SHARE STOP BUCKET URL      prin
 
 Data sets come from another client and are replaced, so that every few minutes reads are cold; checkpoints are
 written, renamed, read and removed; a log is appended to; the tree is walked.  After each piece of work the program
-sleeps, so that it works SHARE of the time.  It ends when the file STOP exists, and does nothing while
-there is STOP.pause.
+sleeps, so that it works SHARE of the time.  It ends when the file STOP exists.
 """
 
 import itertools
@@ -135,9 +134,6 @@ def main(directory: str, seed: str, share: str, stop: str, bucket: str, url: str
     done: Counter[str] = Counter()
     failures = []
     while not os.path.exists(stop):
-        if os.path.exists(f"{stop}.pause"):
-            time.sleep(1)  # noqa: TID251  a program of its own
-            continue
         began = time.perf_counter()
         try:
             done[work.once()] += 1
