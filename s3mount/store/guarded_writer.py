@@ -177,9 +177,10 @@ class GuardedWriter:
             self._calls, "HeadObject", key, self._counted("calls", self._writer.describe, key)
         )
 
-    async def delete(self, key: str) -> None:
+    async def delete(self, key: str, condition: Condition = ANYTHING) -> None:
         """See `Writer.delete`."""
-        await self.attempts.run(self._calls, "DeleteObject", key, self._counted("deletes", self._writer.delete, key))
+        ask = self._counted("deletes", self._writer.delete, key, condition)
+        await self.attempts.run(self._calls, "DeleteObject", key, ask)
 
     async def delete_many(self, keys: Sequence[str]) -> dict[str, StoreError]:
         """See `Writer.delete_many`."""

@@ -187,8 +187,10 @@ class FakeWriter:
         found = self.store.objects[key][0]
         return Description(found, self._attributes.get(found.id, PLAIN))
 
-    async def delete(self, key: str) -> None:
+    async def delete(self, key: str, condition: Condition = ANYTHING) -> None:
         await self._arrived("deletes")
+        if condition.etag:
+            self._content(ObjectId(key, condition.etag))
         self.store.delete(key)
 
     async def delete_many(self, keys: Sequence[str]) -> dict[str, StoreError]:
@@ -258,8 +260,8 @@ class FaultyWriter:
     async def describe(self, key: str) -> Description:
         return await self._pass("describe", key, lambda: self._writer.describe(key))
 
-    async def delete(self, key: str) -> None:
-        await self._pass("delete", key, lambda: self._writer.delete(key))
+    async def delete(self, key: str, condition: Condition = ANYTHING) -> None:
+        await self._pass("delete", key, lambda: self._writer.delete(key, condition))
 
     async def delete_many(self, keys: Sequence[str]) -> dict[str, StoreError]:
         return await self._pass("delete_many", keys[0], lambda: self._writer.delete_many(keys))
