@@ -16,9 +16,7 @@ An expired record is not thrown away.  `get` does not give it, but `last_record`
 answer with it, because the kernel's next step (open, getattr) asks S3 about exactly that version.
 
 A hit never extends anything (cache.ages says how old an answer may be).
-
 Bounded by entries: the least recently used go first.  A listing larger than all the room is not kept.
-
 Synchronous and without a clock of its own: the timer is injected.
 """
 
@@ -33,7 +31,7 @@ from s3mount.cache.answers import Absence, Listing, Record
 from s3mount.cache.local_names import LocalNames
 from s3mount.core.attrs import ObjectStat
 from s3mount.core.entry_pages import EntryPages
-from s3mount.core.keys import SEPARATOR, is_directory_key, split_key
+from s3mount.core.keys import SEPARATOR, is_directory_key, paths_above, split_key
 from s3mount.core.policies import PathPolicies
 
 #: Names kept in listings: 65 bytes each.  And answers about single paths, 400 bytes each.
@@ -218,7 +216,7 @@ class MetadataCache:
             listing.is_whole = False
 
     def drop_below(self, directory_key: str) -> None:
-        """Forget a directory and everything in it, or with an empty key all: what a refresh does.
+        """Forget a directory, everything in it, and why it cannot be; with an empty key all: what a refresh does.
 
         Takes time in proportion to what is kept.  Answers on their way to any path are not kept.
         """
@@ -228,6 +226,10 @@ class MetadataCache:
                 table.pop(key, None)
         if directory_key:
             self.drop(directory_key.removesuffix(SEPARATOR))
+        for path in paths_above(directory_key):
+            known = self._newest(path)
+            if known is not None and (isinstance(known, Absence) or known.found is not None):
+                self.drop(path)
         self._not_before = self._timer()
 
     def statistics(self) -> MetadataStatistics:

@@ -76,6 +76,12 @@ def split_key(path: str) -> tuple[str, str]:
     return parent + separator, name
 
 
+def paths_above(path: str) -> list[str]:
+    """The paths of the directories that a path is in, the outermost first, without slashes at their ends."""
+    parts = path.removesuffix(SEPARATOR).split(SEPARATOR)
+    return [SEPARATOR.join(parts[:depth]) for depth in range(1, len(parts))]
+
+
 def just_before(key: str) -> str:
     """A string that sorts before a key, with next to nothing between the two: for S3's StartAfter.
 

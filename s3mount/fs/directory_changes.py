@@ -8,7 +8,7 @@ Who has a removed directory open or works in it finds it empty.
 """
 
 from s3mount.cache.shown import Shown
-from s3mount.core.attrs import FileAttrs
+from s3mount.core.attrs import FileAttrs, ObjectId
 from s3mount.core.keys import SEPARATOR
 from s3mount.errors import AlreadyExists, DirectoryNotEmpty, NotADirectory
 from s3mount.fs.drafts import Drafts
@@ -83,7 +83,7 @@ class DirectoryChanges:
         self._kept.removed(key)
         tree.cache.local.ghosts.add(key)
         if has_marker:
-            removals.add(path, key)
+            removals.add(path, ObjectId(key, ""))
         else:
             tree.cache.put_absent(path, tree.cache.now())
 

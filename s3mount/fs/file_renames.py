@@ -1,7 +1,7 @@
 """Renames of files and symbolic links: S3 copies the object, then what had the old name goes.
 
     copied       the new name has it, in this mount too; what it replaced is an orphan
-    deleted      the old name is gone
+    deleted      the old name is gone, unless another host has used it since the copy
 
 A directory bucket does both by one request (store.renaming).
 
@@ -15,12 +15,12 @@ A copy gets the time when it is made; S3 takes no other.
 from collections.abc import Sequence
 
 from s3mount.cache.answers import Record
-from s3mount.core.attrs import ObjectStat
+from s3mount.core.attrs import ObjectId, ObjectStat
 from s3mount.core.keys import split_key
 from s3mount.core.symlinks import is_link_key, link_key
-from s3mount.errors import StoreError
 from s3mount.fs.attribute_changes import AttributeChanges
 from s3mount.fs.copies import Copies
+from s3mount.fs.deletion import delete_version
 from s3mount.fs.drafts import Drafts
 from s3mount.fs.holds import Holds
 from s3mount.fs.kept_directories import KeptDirectories
@@ -68,10 +68,11 @@ class FileRenames:
         new_key = link_key(new_path) if is_link_key(found.key) else new_path
 
         attributes: Attributes | None = None
-        stamps, moved = self._drafts.stamps, found
+        stamps, moved, source = self._drafts.stamps, found, found
 
         async def move(version: ObjectStat) -> ObjectStat:
-            nonlocal attributes, moved
+            nonlocal attributes, moved, source
+            source = version
             attributes = await stamps.merged(path, version) if stamps.is_pending(path) else None
             if attributes is None:
                 moved = await self._copies.move(version, new_key, is_new=is_new)
@@ -92,10 +93,10 @@ class FileRenames:
                 self._move(path, found, new_path, moved)
             if attributes is not None:
                 stamps.made(new_path, moved, attributes)
-        keys = [] if self._copies.is_moving and attributes is None else [found.key]
+        left = [] if self._copies.is_moving and attributes is None else [source.id]
         if replaced is not None and replaced.found is not None and replaced.found.key != new_key:
-            keys.append(replaced.found.key)
-        await self._remove(path, new_path, keys)
+            left.append(replaced.found.id)
+        await self._remove(path, new_path, left)
 
     def _move(self, path: str, found: ObjectStat, new_path: str, moved: ObjectStat) -> None:
         """The inode stands for the copy from now on."""
@@ -109,15 +110,14 @@ class FileRenames:
         tree.shown.saved(new_path, moved.etag)
         tree.cache.put(new_path, moved, tree.cache.now())
 
-    async def _remove(self, path: str, new_path: str, keys: Sequence[str]) -> None:
+    async def _remove(self, path: str, new_path: str, left: Sequence[ObjectId]) -> None:
         cache, directory_key = self._tree.cache, split_key(path)[0]
         cache.local.add_removed(path)
         if not new_path.startswith(directory_key):
             self._kept.keep(directory_key)
         is_gone = False
         try:
-            await self._delete(keys)
-            is_gone = True
+            is_gone = all([await delete_version(self._writer, each.key, each.etag) for each in left])
         finally:
             cache.local.forget_removed(path)
             if is_gone:
@@ -128,13 +128,3 @@ class FileRenames:
                 cache.drop(path)
             if not new_path.startswith(directory_key):
                 self._kept.keep(directory_key)
-
-    async def _delete(self, keys: Sequence[str]) -> None:
-        if len(keys) < 2:
-            for key in keys:
-                await self._writer.delete(key)
-            return
-        refused = await self._writer.delete_many(keys)
-        errors: list[StoreError] = list(refused.values())
-        if errors:
-            raise errors[0]

@@ -314,7 +314,7 @@ class S3FileSystem:
     # -- parts ----------------------------------------------------------------------------------
 
     async def refresh(self, path: str = "") -> None:
-        """Forget what is known of a path and of everything below it, here and in the kernel: the next use asks S3.
+        """Forget what is known of a path, of everything below it, and of what should be above it: the next use asks S3.
 
         Args:
             path: relative to the mount's root; empty for all of it.

@@ -61,22 +61,25 @@ class Holds:
     @asynccontextmanager
     async def kept(self, inode: Inode | None) -> AsyncIterator[None]:
         """The block takes away the version that an inode stands for; if it fails, that is read from S3 as before."""
-        if inode is not None:
-            await self.keep(inode)
+        is_ours = inode is not None and await self.keep(inode)
         is_gone = False
         try:
             yield
             is_gone = True
         finally:
-            if inode is not None and not is_gone:
+            if inode is not None and is_ours and not is_gone:
                 with trio.CancelScope(shield=True):
                     await self._let_go(inode)
 
-    async def keep(self, inode: Inode) -> None:
-        """Have what an inode stands for, if somebody has it open; whatever hinders that is no error."""
+    async def keep(self, inode: Inode) -> bool:
+        """Have what an inode stands for, if somebody has it open; whatever hinders that is no error.
+
+        Returns:
+            Whether it is here, and was not before.
+        """
         found = inode.found
         if not inode.handles or inode.unsaved is not None or found is None or not 0 < found.size <= MAX_HELD:
-            return
+            return False
         content = SpooledContent(self._spool, found)
         is_here = False
         try:
@@ -95,6 +98,7 @@ class Holds:
         if self._held and not self._is_looking:
             self._is_looking = True
             self._nursery.start_soon(self._look)
+        return is_here
 
     async def _look(self) -> None:
         """Let go of what nobody reads any more, and at the end of everything."""

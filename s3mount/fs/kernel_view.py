@@ -44,7 +44,7 @@ class KernelView:
             self._notifier.forget_name(parent.ino, name_to_kernel(name))
 
     async def forget_below(self, path: str) -> None:
-        """The kernel must ask again for a path and everything below it.
+        """The kernel must ask again for a path and everything below it, and for names above it that are absent.
 
         Args:
             path: a full key; of the mount's root its key, empty or ending in a slash.
@@ -60,7 +60,7 @@ class KernelView:
                 self.forget_name(inode.key)
             if n % _BATCH == 0:
                 await self._notifier.room()
-        for absent in [each for each in self._absent if _is_below(each, path)]:
+        for absent in [each for each in self._absent if _is_below(each, path) or _is_below(path, each)]:
             self._notifier.forget_name(*self._absent.pop(absent))
 
     def check_invariants(self) -> None:

@@ -53,6 +53,13 @@ class Names:
         versions = self.tree.versions
         return await versions.waits.of_names(versions.resolver.resolve(path, not_before=self.tree.cache.now()))
 
+    async def to_remove(self, path: str) -> Record:
+        """As `named`; where somebody reads the file as `fresh`: it goes later, and then no other version does."""
+        record = await self.named(path)
+        inode = record.found and self.tree.inodes.peek(path, record.found)
+        is_read = inode is not None and inode.handles > 0 and inode.unsaved is None
+        return await self.fresh(path) if is_read else record
+
     async def there(self, path: str) -> Record | None:
         """As `resolve`; None for nothing."""
         try:

@@ -192,7 +192,7 @@ class Namespace:
         path, cache = self._tree.path_of(parent_ino, name), self._tree.cache
         self._policy.check_delete(path)
         await self.changes.quiet(path)
-        found = (await self._names.named(path)).found
+        found = (await self._names.to_remove(path)).found
         if found is None:
             raise IsADirectory(f"{path!r} is a directory")
         if (open_here := self._drafts.find(path)) is not None:
@@ -205,7 +205,7 @@ class Namespace:
             self._tree.shown.removed(path)
         await self._drafts.unlink(path)
         if draft is None or draft.base is not None:
-            self.removals.add(path, found.key, inode)
+            self.removals.add(path, found.id, inode)
         else:
             cache.local.forget_removed(path)
             cache.put_absent(path, cache.now())

@@ -22,11 +22,15 @@ class Removal:
 
     Attributes:
         inode: that somebody may have open.
+        etag: of the version that is to go, if it is long until then; else any goes.
         is_alone: the directory it was in is gone, too.
+        is_kept: another version is there, and stays.
     """
 
     path: str
     key: str
     inode: Inode | None
+    etag: str
     held_until: float
     is_alone: bool = False
+    is_kept: bool = False

@@ -6,7 +6,8 @@
                           what they are about is deleted before they go on: `settle`
     S3 refuses            an error in the log, the name is there again, and the next `settle` that is about it raises
     a reader has it open  the DELETE waits for its last close, up to `HOLD_S`, so that it reads on; `settle` of the name
-                          itself, or of everything, does not wait.  What is not much is kept then (fs.holds)
+                          itself, or of everything, does not wait.  What is not much is kept then (fs.holds), and
+                          what another host wrote under the name meanwhile stays
 
 INVARIANT: as long as a name waits here, nothing is under it in this mount.
 """
@@ -17,9 +18,11 @@ from collections.abc import Callable, Iterator
 import trio
 
 from s3mount.cache.metadata import MetadataCache
+from s3mount.core.attrs import ObjectId
 from s3mount.core.inode import Inode
 from s3mount.core.keys import SEPARATOR, split_key
 from s3mount.errors import NotSupported, StoreError
+from s3mount.fs.deletion import delete_version
 from s3mount.fs.holds import Holds
 from s3mount.fs.kept_directories import KeptDirectories
 from s3mount.fs.kernel_view import KernelView
@@ -73,15 +76,16 @@ class Removals:
         self._answered = trio.Event()
         self._batches = self._n_removed = self._n_refused = 0
 
-    def add(self, path: str, key: str, inode: Inode | None = None) -> None:
+    def add(self, path: str, found: ObjectId, inode: Inode | None = None) -> None:
         """Nothing has a name any more.
 
         Args:
-            path: without a trailing slash; key: of the object that is to go.
+            path: without a trailing slash; found: the object that is to go, as it is now if somebody has it open.
         """
         self._cache.local.add_removed(path)
         self._refusals.pop(path, None)
-        self._waiting[path] = Removal(path, key, inode, self._clock() + HOLD_S)
+        etag = found.etag if inode is not None and inode.handles else ""
+        self._waiting[path] = Removal(path, found.key, inode, etag, self._clock() + HOLD_S)
         if len(self._waiting) >= MAX_DELETES:
             self._full.set()
         if not self._is_working:
@@ -157,7 +161,7 @@ class Removals:
             for each in batch:
                 if each.inode is not None:
                     await self._holds.keep(each.inode)
-            refused = await self._deleted([each.key for each in batch])
+            refused = await self._deleted(batch)
         finally:
             for each in batch:
                 del self._sent[each.path]
@@ -174,7 +178,19 @@ class Removals:
         for directory_key in {split_key(each.path)[0] for each in batch if not each.is_alone}:
             self._kept.keep(directory_key)
 
-    async def _deleted(self, keys: list[str]) -> dict[str, StoreError]:
+    async def _deleted(self, batch: list[Removal]) -> dict[str, StoreError]:
+        """Of what waited for readers only that version goes: another host may have used the name since."""
+        refused: dict[str, StoreError] = {}
+        for each in [each for each in batch if each.etag]:
+            self._batches += 1
+            try:
+                each.is_kept = not await delete_version(self._writer, each.key, each.etag)
+            except StoreError as error:
+                refused[each.key] = error
+        keys = [each.key for each in batch if not each.etag]
+        return refused | (await self._deleted_together(keys) if keys else {})
+
+    async def _deleted_together(self, keys: list[str]) -> dict[str, StoreError]:
         self._batches += 1
         try:
             if len(keys) > 1:
@@ -198,9 +214,13 @@ class Removals:
     def _end(self, removal: Removal, error: StoreError | None) -> None:
         path = removal.path
         self._cache.local.forget_removed(path)
-        if error is None:
+        if removal.is_kept:
+            self._cache.drop(path)
+            self._kernel.forget_name(path)
+        elif error is None:
             self._n_removed += 1
             self._cache.put_absent(path, self._cache.now())
+        if error is None:
             return
         self._n_refused += 1
         log.error("%r was removed and is there again: %s", path, error)

@@ -177,9 +177,10 @@ class GuardedWriter:
         ask = self._counted("calls", partial(self._writer.describe, has_tags=has_tags), key)
         return await self.attempts.run(self._calls, "HeadObject", key, ask)
 
-    async def delete(self, key: str) -> None:
+    async def delete(self, key: str, condition: Condition = ANYTHING) -> None:
         """See `Writer.delete`."""
-        await self.attempts.run(self._calls, "DeleteObject", key, self._counted("deletes", self._writer.delete, key))
+        ask = self._counted("deletes", self._writer.delete, key, condition)
+        await self.attempts.run(self._calls, "DeleteObject", key, ask)
 
     async def delete_many(self, keys: Sequence[str]) -> dict[str, StoreError]:
         """See `Writer.delete_many`."""

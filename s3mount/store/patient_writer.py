@@ -145,9 +145,9 @@ class PatientWriter:
         """See `Writer.describe`."""
         return await self._ask("HeadObject", key, lambda to: to.describe(key, has_tags=has_tags))
 
-    async def delete(self, key: str) -> None:
-        """See `Writer.delete`."""
-        await self._ask("DeleteObject", key, lambda to: to.delete(key))
+    async def delete(self, key: str, condition: Condition = ANYTHING) -> None:
+        """See `Writer.delete`; with a condition also ObjectChanged where an attempt without an answer did it."""
+        await self._ask("DeleteObject", key, lambda to: to.delete(key, condition))
 
     async def delete_many(self, keys: Sequence[str]) -> dict[str, StoreError]:
         """See `Writer.delete_many`.

@@ -177,10 +177,10 @@ class S3Writer:
         with mapped(self._bucket, key, "GetObjectTagging"):
             return tagged(found, await self._client.get_object_tagging(Key=key, **self._arguments))
 
-    async def delete(self, key: str) -> None:
+    async def delete(self, key: str, condition: Condition = ANYTHING) -> None:
         """See `Writer.delete`."""
-        with self._refused(key, "DeleteObject"):
-            await self._client.delete_object(Key=key, **self._arguments)
+        with self._refused(key, "DeleteObject", condition):
+            await self._client.delete_object(Key=key, **_renamed(condition.headers), **self._arguments)
 
     async def delete_many(self, keys: Sequence[str]) -> dict[str, StoreError]:
         """See `Writer.delete_many`."""

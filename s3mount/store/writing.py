@@ -223,8 +223,8 @@ class Writer(Protocol):
         """
         ...
 
-    async def delete(self, key: str) -> None:
-        """Delete an object; well, too, if there is none."""
+    async def delete(self, key: str, condition: Condition = ANYTHING) -> None:
+        """Delete an object; well, too, if there is none.  Raises ObjectChanged: the condition does not hold."""
         ...
 
     async def delete_many(self, keys: Sequence[str]) -> dict[str, StoreError]:

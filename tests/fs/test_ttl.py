@@ -10,7 +10,7 @@ from s3mount.cache.ages import MetadataConfig
 from s3mount.cache.metadata import MetadataCache
 from s3mount.core.attrs import FileAttrs
 from s3mount.core.ttl import INDEFINITE, MINIMAL, TimeToLive
-from s3mount.errors import NameNotFound, ObjectChanged, StaleInode, StoreError, StoreFailure
+from s3mount.errors import FileSystemError, NameNotFound, ObjectChanged, StaleInode, StoreError, StoreFailure
 from s3mount.fs.directories import DirectoryLister
 from tests.fs.harness import ROOT, Mounted, file_system
 from tests.support.fake_store import FakeStore, FaultyStore
@@ -374,3 +374,19 @@ async def test_a_first_page_with_more_to_come_is_no_listing(autojump_clock: obje
     assert cache.get("b") is None
     handle = lister.open("")
     assert [entry.name for entry in await lister.entries_from(handle, 0)] == ["a", "b"]
+
+
+async def test_a_refresh_finds_a_file_in_a_new_directory(autojump_clock: object) -> None:
+    """A refresh of a path shows it, though the directory that it is in was absent, or a file, when it was listed."""
+    store = FakeStore()
+    for key in ("x", "file"):
+        store.put(key, b"1")
+    async with with_ttl(store) as mounted:
+        await mounted.names()
+        for path in ("new/a/b", "file/b"):
+            with pytest.raises(FileSystemError):
+                await mounted.walk(path)
+            store.put(path, b"22")
+            await trio.sleep(0.1)
+            await mounted.fs.refresh(path)
+            assert (await mounted.walk(path)).size == 2

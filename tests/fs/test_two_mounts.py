@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 import trio
 
-from s3mount.errors import ObjectChanged
+from s3mount.errors import NotSupported, ObjectChanged
 from s3mount.fs.drafts import Opening
 from tests.fs.names_harness import MountedNames, namespace
 from tests.fs.test_names import bucket
+from tests.support.fake_writer import Loss
 
 
 def contents(here: MountedNames) -> dict[str, bytes]:
@@ -60,3 +61,61 @@ async def test_who_opened_the_file_that_was_replaced(tmp_path: Path) -> None:
         with pytest.raises(ObjectChanged):
             await here.files.release(handle)
         assert contents(here) == {"state": b"theirs"}
+
+
+async def test_a_name_that_is_used_while_its_file_is_renamed(tmp_path: Path) -> None:
+    """What another host writes under the old name after S3 has copied the file for a rename stays, and is seen."""
+    store, writer = bucket("a")
+
+    def fault(name: str, _key: str, _number: int) -> Loss | None:
+        if name == "delete":
+            store.put("a", b"theirs")
+        return None
+
+    async with namespace(store, tmp_path, writer=writer, fault=fault) as here:
+        await here.rename("a", "b")
+        assert contents(here) == {"a": b"theirs", "b": b"a"}
+        assert await here.tree() == {"a": b"theirs", "b": b"a"}
+
+
+async def test_a_name_that_is_used_while_its_removed_file_is_read(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """What another host writes under a removed name whose DELETE waits for a reader stays, and is seen after that."""
+    store, writer = bucket("a", "b")
+    async with namespace(store, tmp_path, writer=writer) as here:
+        handles = [await here.mounted.fs.open((await here.mounted.walk(name)).ino) for name in "ab"]
+        for name in "ab":
+            await here.unlink(name)
+        store.put("a", b"theirs")
+        for handle in handles:
+            here.mounted.fs.release(handle)
+        await trio.sleep(2)
+        assert contents(here) == {"a": b"theirs"}
+        assert await here.tree() == {"a": b"theirs"}
+
+
+async def test_what_is_removed_is_what_is_there(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
+    """Who removes a name removes what another host wrote there, also if the version before is open here."""
+    store, writer = bucket("a")
+    async with namespace(store, tmp_path, writer=writer) as here:
+        handle = await here.mounted.fs.open((await here.mounted.walk("a")).ino)
+        await trio.sleep(0.5)
+        store.put("a", b"theirs")
+        await here.unlink("a")
+        here.mounted.fs.release(handle)
+        await trio.sleep(2)
+        assert contents(here) == {}
+
+
+async def test_a_server_that_refuses_conditions_of_deletes(tmp_path: Path) -> None:
+    """Where a server does not delete by a condition, it is asked without: the old name is gone."""
+    store, writer = bucket("a")
+    refused: list[Loss] = [("request", NotSupported("501"))]
+
+    def fault(name: str, _key: str, _number: int) -> Loss | None:
+        return refused.pop() if name == "delete" and refused else None
+
+    async with namespace(store, tmp_path, writer=writer, fault=fault) as here:
+        await here.rename("a", "b")
+        assert (contents(here), refused) == ({"b": b"a"}, [])

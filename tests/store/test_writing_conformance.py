@@ -329,6 +329,20 @@ async def test_deletion_is_of_what_is_named(bucket: WriterBucket) -> None:
     assert bucket.listed() == (["other"] if bucket.is_weed else ["dir", "other"])
 
 
+async def test_a_deletion_of_one_version(bucket: WriterBucket) -> None:
+    """With a condition one version is deleted and no other; moto deletes whatever there is."""
+    there = await stat_of(bucket, "there", b"there")
+    if not bucket.is_moto:
+        with pytest.raises(ObjectChanged):
+            await bucket.writer.delete("there", OTHER)
+        assert bucket.content("there") == b"there"
+    await bucket.writer.delete("there", Condition(there.etag))
+    assert bucket.listed() == []
+    if not bucket.is_moto:
+        with pytest.raises(ObjectChanged):
+            await bucket.writer.delete("there", Condition(there.etag))
+
+
 # -- cancellation -----------------------------------------------------------------------------
 
 

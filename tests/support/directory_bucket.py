@@ -162,7 +162,7 @@ class DirectoryBucket:
         return answer(200)
 
     def _DeleteObject(self, call: Call) -> bytes:
-        self.objects.delete(self._key(call))
+        self.objects.delete(self._key(call), call.headers)
         return answer(204)
 
     def _DeleteObjects(self, call: Call) -> bytes:

@@ -163,7 +163,8 @@ class DirectoryObjects:
         self.stored[key] = self.stored.pop(source)
         self._renamed[token] = source, key
 
-    def delete(self, key: str) -> None:
+    def delete(self, key: str, headers: Mapping[str, str] | None = None) -> None:
+        self._check(key, headers or {})
         self.stored.pop(key, None)
 
     # -- uploads in parts -----------------------------------------------------------------------

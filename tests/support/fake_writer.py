@@ -201,8 +201,10 @@ class FakeWriter:
         headers = {name: value for name, value in there.headers.items() if has_tags or name != TAGS}
         return Description(found, Attributes({**headers, **_class_of(found)}, there.metadata))
 
-    async def delete(self, key: str) -> None:
+    async def delete(self, key: str, condition: Condition = ANYTHING) -> None:
         await self._arrived("deletes")
+        if condition.etag:
+            self._content(ObjectId(key, condition.etag))
         self.store.delete(key)
 
     async def delete_many(self, keys: Sequence[str]) -> dict[str, StoreError]:
@@ -272,8 +274,8 @@ class FaultyWriter:
     async def describe(self, key: str, *, has_tags: bool = False) -> Description:
         return await self._pass("describe", key, lambda: self._writer.describe(key, has_tags=has_tags))
 
-    async def delete(self, key: str) -> None:
-        await self._pass("delete", key, lambda: self._writer.delete(key))
+    async def delete(self, key: str, condition: Condition = ANYTHING) -> None:
+        await self._pass("delete", key, lambda: self._writer.delete(key, condition))
 
     async def delete_many(self, keys: Sequence[str]) -> dict[str, StoreError]:
         return await self._pass("delete_many", keys[0], lambda: self._writer.delete_many(keys))
