@@ -1,18 +1,48 @@
-"""Servers shared by the session, and isolation from the developer's own AWS settings."""
+"""Servers shared by the session, isolation from the developer's own AWS settings, and nothing that outlives a test."""
 
+import contextlib
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.processes import kill_all, strays, wait_until
 from tests.support.servers import Server, moto, seaweedfs
 
 settings.register_profile(
     "project", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 settings.load_profile("project")
+
+
+def pytest_configure() -> None:
+    """SIGTERM, as `timeout` sends it, ends the session as an interrupt does: with what it started."""
+    session = os.getpid()
+
+    def interrupt(number: int, _frame: object) -> None:
+        if os.getpid() != session:  # a child that was forked
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        if not callable(signal.getsignal(signal.SIGINT)):  # in the background of a shell it is ignored
+            raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)
+
+    signal.signal(signal.SIGTERM, interrupt)
+
+
+@pytest.fixture(autouse=True)
+def _no_process_left() -> Iterator[None]:
+    """What a test started and did not end is killed, and a test that did not fail otherwise fails by that."""
+    before = strays()
+    yield
+    with contextlib.suppress(TimeoutError):  # some are on their way out
+        wait_until(lambda: strays().keys() <= before.keys(), 2, "the end of what the test started")
+    left = {pid: command for pid, command in strays().items() if pid not in before}
+    kill_all(left)
+    assert left == {}, "processes that the test did not end"
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,7 @@ import trio
 from prometheus_client.parser import text_string_to_metric_families
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from s3mount.core.latency import LatencyHistogram, upper_bound_s
 from s3mount.daemon.facts import facts_of
 from s3mount.daemon.metering import meter_of
 from s3mount.daemon.metrics import FAMILIES, text_of
@@ -58,6 +59,26 @@ async def test_a_scrape(work: Path) -> None:
     names = {family.name for family in text_string_to_metric_families(body.decode())}
     assert {f"s3mount_{family.name}" for family in FAMILIES} <= names
     assert {"process_cpu_seconds", "process_resident_memory_bytes", "process_open_fds"} <= names
+
+
+def test_a_histogram() -> None:
+    """Durations are counted up to every bound that is shown, above the last one too, and added up."""
+    histogram = LatencyHistogram()
+    for duration_ns in (1, 5_000, 5_000_000, 10**9, 10**12):
+        histogram.note(duration_ns)
+    found = histogram.statistics()
+    call = {"count": found.count, "seconds": found.seconds, "buckets": list(found.buckets), "waited": 0, "errors": {}}
+    text = text_of({**EMPTY, "calls": {"read": call}}).decode()
+    (family,) = [each for each in text_string_to_metric_families(text) if each.name == "s3mount_call_duration_seconds"]
+    assert family.type == "histogram"
+    assert {sample.labels["operation"] for sample in family.samples} == {"read"}
+    counts = {sample.labels["le"]: sample.value for sample in family.samples if sample.name.endswith("_bucket")}
+    assert [*counts] == [f"{upper_bound_s(number):.9g}" for number in range(2, 27, 2)] + ["+Inf"]
+    bounds_s = {bound: float(bound) for bound in counts}
+    noted_s = [1e-9, 5e-6, 5e-3, 1.0, 1000.0]
+    assert counts == {bound: sum(each < limit_s for each in noted_s) for bound, limit_s in bounds_s.items()}
+    totals = {sample.name.rpartition("_")[2]: sample.value for sample in family.samples if not sample.labels.get("le")}
+    assert totals == {"count": 5, "sum": pytest.approx(1001.005005)}
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.mount, pytest.mark.server]
 
 
 def test_a_bucket_is_a_directory(weed: Server, work: Path) -> None:
-    """Files are listed and read, and the exit code of a stopped mount is 0."""
+    """Files are listed and read, the exit code of a stopped mount is 0, and it can be mounted again."""
     bucket = weed.make_bucket()
     content = make_content("a", 3_000_000)
     weed.client.put_object(Bucket=bucket, Key="dir/a.bin", Body=content)
@@ -23,6 +23,9 @@ def test_a_bucket_is_a_directory(weed: Server, work: Path) -> None:
         assert mount.warnings() == []
         assert mount.stop() == 0
     assert not is_mounted(mount.path)
+    with mounted(bucket, work, url=weed.url) as again:  # in the same place, and its log goes on in the same file
+        assert is_mounted(again.path)
+        assert again.log.count("mounted s3://") == 1
 
 
 def test_requests_are_counted_by_a_proxy(weed: Server, work: Path) -> None:

@@ -35,17 +35,18 @@ class Mount:
     Attributes:
         path: the mount point.
         process: what was started: the mounter, or the daemon with --no-takeover.
-        log: its log file, also when it has ended.
+        log: what is in its log file since it was started, also when it has ended.
     """
 
-    def __init__(self, path: Path, process: subprocess.Popen[bytes], log: Path) -> None:
+    def __init__(self, path: Path, process: subprocess.Popen[bytes], log: Path, log_start: int = 0) -> None:
         self.path = path
         self.process = process
         self._log = log
+        self._log_start = log_start
 
     @property
     def log(self) -> str:
-        return self._log.read_text(encoding="utf-8", errors="replace")
+        return self._log.read_bytes()[self._log_start :].decode("utf-8", "replace")
 
     def warnings(self) -> list[str]:
         """Lines of the log at WARNING or above."""
@@ -119,8 +120,9 @@ def mounted(
     log = directory / "s3mount.log"
     command = [*within, COMMAND, bucket, str(path), "--foreground", "--endpoint-url", url, "--force-path-style", *flags]
     environment = {"STATE_DIRECTORY": str(directory / "state"), **(env or aws_environment())}
+    log_start = log.stat().st_size if log.exists() else 0
     with running(command, log, env=environment) as process:
-        mount = Mount(path, process, log)
+        mount = Mount(path, process, log, log_start)
         try:
             wait_until(lambda: "mounted s3://" in mount.log or process.poll() is not None, 30, "mounting")
             if process.poll() is not None:

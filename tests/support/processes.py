@@ -1,4 +1,9 @@
-"""Processes that a test starts, and that end with it whatever happens."""
+"""Processes that a test starts, and that end with it whatever happens.
+
+a test fails                what it started by `running` is ended, anything else killed (tests/conftest.py)
+SIGTERM to pytest           the same: it is as an interrupt
+SIGKILL to pytest           the kernel kills what was started as `WITH_US`: servers, which nobody would miss
+"""
 
 import contextlib
 import os
@@ -6,8 +11,12 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+
+#: The beginning of a command line: the rest dies with the thread that starts it.
+WITH_US = ("setpriv", "--pdeathsig", "KILL")
+_running: set[int] = set()
 
 KEY, SECRET, REGION = "testkey", "testsecret", "us-east-1"
 
@@ -49,10 +58,32 @@ def running(
     """A process in a group of its own; the whole group is ended on the way out, killed after `patience_s`."""
     with log.open("ab") as sink:
         process = subprocess.Popen(command, stdout=sink, stderr=sink, start_new_session=True, **popen)  # type: ignore[call-overload]
+    _running.add(process.pid)
     try:
         yield process
     finally:
         end(process, patience_s)
+        _running.discard(process.pid)
+
+
+def strays() -> dict[int, str]:
+    """Children of this process that run and that no `running` ends, with their command lines."""
+    found = {}
+    for listed in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for pid in map(int, listed.read_text(encoding="ascii").split()):
+                command = Path(f"/proc/{pid}/cmdline").read_bytes()  # empty of one that has ended
+                if command and pid not in _running:
+                    found[pid] = command.replace(b"\0", b" ").decode("utf-8", "replace").strip()
+    return found
+
+
+def kill_all(pids: Iterable[int]) -> None:
+    """SIGKILL to children, which are gone when this returns."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
 
 
 def end(process: subprocess.Popen[bytes], patience_s: float = 10) -> None:

@@ -13,7 +13,7 @@ import boto3
 import requests
 from botocore.config import Config
 
-from tests.support.processes import KEY, REGION, SECRET, free_port, running, wait_until
+from tests.support.processes import KEY, REGION, SECRET, WITH_US, free_port, running, wait_until
 
 
 @dataclass
@@ -61,7 +61,8 @@ def seaweedfs(directory: Path) -> Iterator[Server]:
     port, *others = (free_port() for _ in range(4))
     master, volume, filer = others
     command = [
-        str(Path(sys.executable).with_name("weed")), "server", f"-dir={data}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
+        *WITH_US, str(Path(sys.executable).with_name("weed")), "server",
+        f"-dir={data}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
         "-master.telemetry=false", "-master.volumeSizeLimitMB=1024", "-volume.max=20000",
         f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}",
         "-filer", "-s3", f"-s3.port={port}", "-s3.port.iceberg=0", "-s3.port.lance=0", f"-s3.config={config}",
@@ -88,7 +89,7 @@ def moto(directory: Path) -> Iterator[Server]:
     """A moto server: slow, but exact about S3's errors."""
     directory.mkdir(parents=True, exist_ok=True)
     port = free_port()
-    command = [str(Path(sys.executable).with_name("moto_server")), "-H", "127.0.0.1", "-p", str(port)]
+    command = [*WITH_US, str(Path(sys.executable).with_name("moto_server")), "-H", "127.0.0.1", "-p", str(port)]
     url = f"http://127.0.0.1:{port}"
     with running(command, directory / "moto.log"):
         wait_until(lambda: _answers(url), 60, "moto answering")
