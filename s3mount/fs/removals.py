@@ -7,6 +7,7 @@
     S3 refuses            an error in the log, the name is there again, and the next `settle` that is about it raises
     a reader has it open  the DELETE waits for its last close, up to `HOLD_S`, so that it reads on; `settle` of the name
                           itself, or of everything, does not wait
+    a marker              goes after all that was in its directory: see `fs.removal_order`
 
 INVARIANT: as long as a name waits here, nothing is under it in this mount.
 """
@@ -19,10 +20,11 @@ import trio
 
 from s3mount.cache.metadata import MetadataCache
 from s3mount.core.inode import Inode
-from s3mount.core.keys import SEPARATOR, split_key
+from s3mount.core.keys import split_key
 from s3mount.errors import NotSupported, StoreError
 from s3mount.fs.kept_directories import KeptDirectories
 from s3mount.fs.kernel_view import KernelView
+from s3mount.fs.removal_order import Removal, in_turn, is_below
 from s3mount.store.writing import MAX_DELETES, Writer
 
 log = logging.getLogger(__name__)
@@ -46,22 +48,6 @@ class RemovalStatistics:
     batches: int
     removed: int
     refused: int
-
-
-@dataclass(eq=False)
-class _Removal:
-    """A name, and the object that is to go.
-
-    Attributes:
-        inode: that somebody may have open.
-        is_alone: the directory it was in is gone, too.
-    """
-
-    path: str
-    key: str
-    inode: Inode | None
-    held_until: float
-    is_alone: bool = False
 
 
 class Removals:
@@ -88,8 +74,8 @@ class Removals:
         self._writer = writer
         self._nursery = nursery
         self._clock = clock
-        self._waiting: dict[str, _Removal] = {}
-        self._sent: dict[str, _Removal] = {}
+        self._waiting: dict[str, Removal] = {}
+        self._sent: dict[str, Removal] = {}
         self._refusals: dict[str, StoreError] = {}
         self._is_working = False
         self._full = trio.Event()
@@ -104,7 +90,7 @@ class Removals:
         """
         self._cache.local.add_removed(path)
         self._refusals.pop(path, None)
-        self._waiting[path] = _Removal(path, key, inode, self._clock() + HOLD_S)
+        self._waiting[path] = Removal(path, key, inode, self._clock() + HOLD_S)
         if len(self._waiting) >= MAX_DELETES:
             self._full.set()
         if not self._is_working:
@@ -132,43 +118,45 @@ class Removals:
             StoreError: S3 refused one of them, now or earlier; its name is there again.
         """
         while True:
-            due = [each for each in self._waiting.values() if _is_below(each.path, path)]
-            if waits_for_readers:
-                due = [each for each in due if not self._is_held(each)]
+            due = [each for each in self._waiting.values() if is_below(each.path, path)]
+            held = [each for each in due if waits_for_readers and self._is_held(each)]
+            due = in_turn(due, held, self._sent.values())
             if due:
                 await self._send(due)
-            elif any(_is_below(sent, path) for sent in self._sent):
+            elif any(is_below(sent, path) for sent in self._sent):
                 await self._answered.wait()
             else:
                 break
-        refused = [each for each in self._refusals if _is_below(each, path)]
+        refused = [each for each in self._refusals if is_below(each, path)]
         errors = [self._refusals.pop(each) for each in refused]
         if errors:
             raise errors[0]
 
-    def _all(self) -> Iterator[_Removal]:
+    def _all(self) -> Iterator[Removal]:
         yield from self._waiting.values()
         yield from self._sent.values()
 
-    def _is_held(self, removal: _Removal) -> bool:
+    def _is_held(self, removal: Removal) -> bool:
         is_open = removal.inode is not None and removal.inode.handles > 0
         return is_open and self._clock() < removal.held_until
+
+    def _due(self) -> list[Removal]:
+        waiting = list(self._waiting.values())
+        return in_turn(waiting, [each for each in waiting if self._is_held(each)], self._sent.values())
 
     async def _work(self) -> None:
         """Send what nobody settles; ends when nothing waits."""
         try:
             while self._waiting:
                 self._full = trio.Event()
-                is_all_held = all(self._is_held(each) for each in self._waiting.values())
-                with trio.move_on_after(_LOOK_S if is_all_held else BATCH_S):
+                with trio.move_on_after(BATCH_S if self._due() else _LOOK_S):
                     await self._full.wait()
-                due = [each for each in self._waiting.values() if not self._is_held(each)]
-                if due:
+                if due := self._due():
                     await self._send(due)
         finally:
             self._is_working = False
 
-    async def _send(self, due: list[_Removal]) -> None:
+    async def _send(self, due: list[Removal]) -> None:
         """One request; what it leaves for the next one still waits."""
         batch = due[:MAX_DELETES]
         for each in batch:
@@ -189,7 +177,7 @@ class Removals:
             self._answered.set()
             self._answered = trio.Event()
 
-    def _keep(self, batch: list[_Removal]) -> None:
+    def _keep(self, batch: list[Removal]) -> None:
         """Before and after, since S3 may be asked at any time whether a directory has keys."""
         for directory_key in {split_key(each.path)[0] for each in batch if not each.is_alone}:
             self._kept.keep(directory_key)
@@ -215,12 +203,12 @@ class Removals:
                 refused[key] = error
         return refused
 
-    def _end(self, removal: _Removal, error: StoreError | None) -> None:
+    def _end(self, removal: Removal, error: StoreError | None) -> None:
         path = removal.path
         self._cache.local.forget_removed(path)
         if error is None:
             self._n_removed += 1
-            self._cache.put_absent(path, self._cache.now())
+            self._cache.gone(path)
             return
         self._n_refused += 1
         log.error("%r was removed and is there again: %s", path, error)
@@ -243,8 +231,3 @@ class Removals:
         for each in self._all():
             if self._cache.last_record(each.path) is not None:
                 raise ValueError(f"{each.path!r} was removed and is there")
-
-
-def _is_below(path: str, above: str) -> bool:
-    """Whether a path is another or below it; all are below the empty one."""
-    return not above or path == above or path.startswith(above + SEPARATOR)
