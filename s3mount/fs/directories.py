@@ -88,7 +88,7 @@ class DirectoryLister:
             if listing is None:
                 return None
             scan = DirectoryScan.whole(directory.key, listing.entries, listing.asked_at)
-            self._read_from(directory, scan)
+            self._read_from(directory, scan, self._shown.known_here(directory.key))
         if len(scan.entries) <= offset and not scan.is_complete:
             return None
         return self._shown.some_from(directory, scan, offset)

@@ -111,6 +111,25 @@ async def test_a_file_saved_while_a_listing_is_on_its_way(
         assert sorted(listed) == ["a", "n"]
 
 
+async def test_a_file_saved_while_a_kept_listing_is_read(tmp_path: Path, autojump_clock: MockClock) -> None:
+    """So it is where the listing is an older one, that is kept for a time to live."""
+    store = store_of("d/a")
+    async with namespace(store, tmp_path, writer=FakeWriter(store), metadata=LONG) as here:
+        assert await here.listed("d") == ["a"]
+        written = await here.create("d/n", b"1")
+        handle = await here.mounted.fs.opendir((await here.mounted.walk("d")).ino)
+        names: list[bytes] = []
+
+        def emit(name: bytes, _attrs: FileAttrs, _next_offset: int) -> bool:
+            names.append(name)
+            return True
+
+        assert here.mounted.fs.readdir_nowait(handle, 0, emit)
+        await here.close(written)
+        await here.mounted.fs.readdir(handle, 1, emit)
+        assert names == [b"a", b"n"]
+
+
 @ALL_TIMES
 async def test_a_file_replaced_while_a_listing_is_on_its_way(
     tmp_path: Path, autojump_clock: MockClock, metadata: MetadataConfig
