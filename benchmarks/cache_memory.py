@@ -45,7 +45,7 @@ def _put(cache: MetadataCache, index: int) -> None:
     directory = f"train/{index:06d}"
     key = directory + "/"
     page = parse_list_page(KeySet(make_keys("padded", directory, _EACH)).page({"prefix": key}))
-    cache.put_listing(key, EntryPages(key, ListingFold(key).add(page)), cache.now())
+    cache.listings.put(key, EntryPages(key, ListingFold(key).add(page)), cache.now())
 
 
 def _used(how: str) -> int:

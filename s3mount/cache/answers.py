@@ -27,10 +27,15 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """Nothing is under a path; when it expired as it was asked, nothing is known."""
+    """Nothing is under a path.
+
+    Attributes:
+        is_known: False where something contradicted what was known, and nobody asked since.
+    """
 
     asked_at: float
     expires_at: float
+    is_known: bool = True
 
     def says_the_same_as(self, other: Union[Record, "Absence"]) -> bool:
         """Whether the other is an absence too."""

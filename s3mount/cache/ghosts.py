@@ -3,6 +3,7 @@
 SeaweedFS keeps directories of its own for minutes.  Such a ghost is not believed until S3 says what is below it.
 """
 
+import math
 from collections.abc import Callable
 
 from s3mount.core.keys import SEPARATOR
@@ -37,16 +38,18 @@ class Ghosts:
         return entry.found is None and directory_key + entry.name in self
 
     def add(self, key: str) -> None:
-        """A directory was removed."""
+        """A directory was removed now."""
         path = key.removesuffix(SEPARATOR)
         self._until.pop(path, None)
         if len(self._until) >= _MAX_GHOSTS:
             del self._until[next(iter(self._until))]
         self._until[path] = self._timer() + GHOST_S
 
-    def forget(self, path: str) -> None:
-        """A directory is there."""
-        self._until.pop(path, None)
+    def forget(self, path: str, asked_at: float = math.inf) -> None:
+        """A directory is there, or was when S3 was asked at a time: if it was removed since, that says nothing."""
+        until = self._until.get(path)
+        if until is not None and until <= asked_at + GHOST_S:
+            del self._until[path]
 
     def check_invariants(self) -> None:
         """Raises ValueError when more are remembered than may be."""

@@ -83,8 +83,10 @@ class LocalNames:
         return [entry and _corrected(entry, names.get(entry.name)) for entry in listed]
 
     def removed_below(self, directory_key: str) -> set[str]:
-        """Paths below a directory whose removal is on its way: S3 lists them still."""
-        return {
+        """Paths below a directory, and its own, whose removal is on its way: S3 lists them still."""
+        path = directory_key.removesuffix(SEPARATOR)
+        itself = {path} if self._known(path) is _Special.REMOVED else set()
+        return itself | {
             parent + name
             for parent, names in self._names.items()
             if parent.startswith(directory_key)

@@ -24,7 +24,7 @@ from s3mount.core.attrs import ObjectStat
 from s3mount.core.inode import Inode, inode_number, stands_for
 from s3mount.core.keys import is_directory_key
 from s3mount.core.ledger import Ledger
-from s3mount.core.takeover import ROOT_SERIAL
+from s3mount.core.takeover import ROOT_SERIAL, key_of
 from s3mount.errors import StaleInode
 
 ROOT = 1
@@ -58,11 +58,13 @@ class InodeTable:
         self.ledger = Ledger() if ledger is None else ledger
         self._by_number: dict[int, Inode] = {ROOT: self.root}
         self._rewritten: dict[str, Inode] = {}  # by key, those whose number is the hash of something else
-        for ino, serial, key, found, is_lost in self.ledger.inherited:
+        for each in self.ledger.inherited:
+            (ino, serial, _, found, is_lost), (key, is_orphan) = each, key_of(each)
             inode = Inode(ino, key, found, handles=int(found is not None), serial=serial, is_inherited=True)
             inode.is_lost = inode.is_unsaved = is_lost
+            inode.is_orphan = is_orphan
             self._by_number[ino] = inode
-            if inode_number(key, found.etag if found else "") != ino:
+            if inode_number(key, found.etag if found else "") != ino and not is_orphan:
                 self._rewritten[key] = inode
         self.ledger.open(self.get, self.root)
         self._largest = 0
@@ -141,6 +143,8 @@ class InodeTable:
         """Its name is gone, or another inode's; what holds it goes on with what it is."""
         self._forget_rewritten(inode)
         inode.is_orphan = True
+        if inode.is_directory:  # to the kernel it is dead: a successor must not give its number to another
+            self.ledger.changed(inode)
 
     def _forget_rewritten(self, inode: Inode) -> None:
         if self._rewritten.get(inode.key) is inode:

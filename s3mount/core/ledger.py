@@ -20,7 +20,7 @@ from typing import Protocol
 
 from s3mount.core.attrs import ObjectStat
 from s3mount.core.journal import Area, Journal, JournalStatistics, newest
-from s3mount.core.takeover import ROOT_SERIAL, Heading, RecordedInode, greatest_serial, read_inodes
+from s3mount.core.takeover import ROOT_SERIAL, Heading, RecordedInode, greatest_serial, read_inodes, recorded_key
 
 #: Serials that are passed over when a record is refused, whose own are not all known: the kernel may still have handles
 #: of its open files, which must never read another.
@@ -40,6 +40,7 @@ class Recorded(Protocol):
     is_inherited: bool
     is_unsaved: bool
     is_lost: bool
+    is_orphan: bool
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class Ledger:
             inode.serial = next(self._serials)
         if self._journal is not None:
             inode.place = self._journal.add(
-                RecordedInode(inode.ino, inode.serial, inode.key, inode.found, inode.is_unsaved)
+                RecordedInode(inode.ino, inode.serial, _key(inode), inode.found, inode.is_unsaved)
             )
             if self._journal.is_bloated:
                 self._journal.compact(self._moved)
@@ -117,7 +118,7 @@ class Ledger:
             self.add(inode)
 
     def changed(self, inode: Recorded) -> None:
-        """It has another key or version now; the record has that, too, if it has the inode at all."""
+        """It has another key or version now, or is nameless; the record has that, too, if it has the inode at all."""
         if self._journal is not None and inode.serial and (inode.found is None or inode.handles):
             self._journal.end(inode.place)
             self.add(inode)
@@ -156,12 +157,16 @@ class Ledger:
             return
         self._journal.check_invariants()
         held = [inode for inode in inodes if inode.found is None or inode.handles]
-        expected = {inode.serial: (inode.ino, inode.key, inode.found and inode.found.id) for inode in held}
+        expected = {inode.serial: (inode.ino, _key(inode), inode.found and inode.found.id) for inode in held}
         recorded = self._journal.inodes()
         if {each.serial: (each.ino, each.key, each.found and each.found.id) for each in recorded} != expected:
             raise ValueError(f"the record has {recorded}, and should have {held}")
         if len(recorded) != len(expected):
             raise ValueError("an inode is in the record twice")
+
+
+def _key(inode: Recorded) -> str:
+    return recorded_key(inode.key, is_nameless=inode.is_orphan and inode.found is None)
 
 
 def succeed(areas: tuple[Area, Area], identity: str) -> Ledger:

@@ -11,7 +11,8 @@
     kind             fields
     ---------------  ---------------------------------------------------------------------------------------
     1 heading        magic, version, generation, takeovers, serial, what is mounted
-    2 directory      inode number, serial, key: the kernel may know it
+    2 directory      inode number, serial, key: the kernel may know it; the key ends in two slashes, as no other does,
+                     when its name is gone
     3 file           inode number, serial, size, mtime, restored, ETag, storage class, key: it may be open
 
 Of a file that is not open nothing is kept: its inode number is a hash, and the kernel looks up again what answers
@@ -30,6 +31,7 @@ from typing import NamedTuple, Protocol, SupportsIndex, overload
 from zlib import crc32
 
 from s3mount.core.attrs import ObjectStat
+from s3mount.core.keys import SEPARATOR
 
 VERSION = 1
 #: The first that is given out, to the root of every mount.
@@ -96,6 +98,17 @@ class RecordedInode(NamedTuple):
     key: str
     found: ObjectStat | None
     is_unsaved: bool = False
+
+
+def recorded_key(key: str, *, is_nameless: bool) -> str:
+    """What the record has of a directory's key."""
+    return key + SEPARATOR if is_nameless else key
+
+
+def key_of(recorded: RecordedInode) -> tuple[str, bool]:
+    """The key of an inode, and whether it is a directory whose name is gone."""
+    is_nameless = recorded.found is None and recorded.key.endswith(2 * SEPARATOR)
+    return recorded.key[:-1] if is_nameless else recorded.key, is_nameless
 
 
 def pack_heading(heading: Heading) -> bytes:

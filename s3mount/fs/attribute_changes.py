@@ -159,7 +159,7 @@ class AttributeChanges:
         inode = tree.inodes.peek(path, old)
         if inode is not None:
             tree.inodes.rewrite(inode, path, found)
-        tree.cache.put(path, found, tree.cache.now())
+        tree.cache.made(path, found)
         tree.shown.saved(path, found.etag)
         self._stamps.made(path, found, attributes)
 

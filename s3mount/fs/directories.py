@@ -13,7 +13,7 @@ Of a directory too large to keep, each name is recorded by itself.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 import trio
@@ -23,13 +23,13 @@ from s3mount.core.entry_pages import EntryPages
 from s3mount.core.fanout import DEFAULT_AHEAD_PAGES
 from s3mount.core.keys import SEPARATOR, child_key
 from s3mount.core.listing import Entry, HiddenKey, ListingFold, ListPage
-from s3mount.core.symlinks import shown_name
 from s3mount.core.tree import TreeDirectory
 from s3mount.fs.open_directory import OpenDirectory
 from s3mount.fs.pages import PageStream
 from s3mount.fs.scans import DirectoryScan
+from s3mount.fs.shown_entries import ShownEntries
 from s3mount.fs.walks import SubtreeWalks
-from s3mount.store.base import MAX_PAGE, Catalogue
+from s3mount.store.base import Catalogue
 from s3mount.units import counted
 
 log = logging.getLogger(__name__)
@@ -62,6 +62,7 @@ class DirectoryLister:
         self._walks = SubtreeWalks(store, cache, nursery, self._remember_tree)
         self._noted: set[str] = set()
         self._oversized: set[str] = set()
+        self._shown = ShownEntries(store, cache)
         self._open = 0
         self._pages = 0
 
@@ -83,12 +84,14 @@ class DirectoryLister:
             return None
         scan = directory.scan
         if scan is None or (offset == 0 and scan.is_started):
-            listing = self._cache.listing(directory.key)
+            listing = self._cache.listings.current(directory.key)
             if listing is None:
                 return None
             scan = DirectoryScan.whole(directory.key, listing.entries, listing.asked_at)
-            self._read_from(directory, scan)
-        return self._some_from(directory, scan, offset) if len(scan.entries) > offset or scan.is_complete else None
+            self._read_from(directory, scan, self._shown.known_here(directory.key))
+        if len(scan.entries) <= offset and not scan.is_complete:
+            return None
+        return self._shown.some_from(directory, scan, offset)
 
     async def entries_from(self, directory: OpenDirectory, offset: int) -> Sequence[Entry | None]:
         """Some entries from an offset on, None for one that was removed here; empty only at the end of the directory.
@@ -99,52 +102,30 @@ class DirectoryLister:
         async with directory.lock:
             scan = directory.scan
             if scan is None or (offset == 0 and self._is_over(scan)):
+                known = self._shown.known_here(directory.key)
                 scan = await self._scan_for(directory.key)
-                self._read_from(directory, scan)
+                self._read_from(directory, scan, known)
             await scan.reach(offset)
-            await self._look_for_ghosts(directory.key, scan, offset)
-            return self._some_from(directory, scan, offset)
-
-    async def _look_for_ghosts(self, directory_key: str, scan: DirectoryScan, offset: int) -> None:
-        """Believe again in directories that were removed here, where S3 has something below them."""
-        for entry in scan.entries.some_from(offset) if offset < len(scan.entries) else []:
-            if self._cache.local.ghosts.has(directory_key, entry) and await self.has_key(directory_key + entry.name):
-                self._cache.local.ghosts.forget(directory_key + entry.name)
+            await self._shown.look_for_ghosts(directory.key, scan, offset)
+            return self._shown.some_from(directory, scan, offset)
 
     async def has_key(self, path: str) -> bool:
         """Whether S3 has anything below a path, but for what was removed here a moment ago.  Raises StoreError."""
-        going = self._cache.local.removed_below(path + SEPARATOR)
-        max_keys = min(len(going) + 1, MAX_PAGE)
-        page = await self._store.list_page(path + SEPARATOR, delimiter="", max_keys=max_keys)
-        return any(shown_name(found.key.removesuffix(SEPARATOR)) not in going for found in page.objects)
+        return await self._shown.has_key(path)
 
     def was_removed(self, path: str) -> bool:
         """Whether a directory was removed here, and may be a ghost."""
         return path in self._cache.local.ghosts
 
-    def _some_from(self, directory: OpenDirectory, scan: DirectoryScan, offset: int) -> Sequence[Entry | None]:
-        if offset < len(scan.entries):
-            listed = directory.some_from(offset)
-            return self._cache.local.corrected(directory.key, listed)
-        if directory.extras is None:
-            local = self._cache.local.entries(directory.key)
-            directory.extras = [entry.name for entry in local if scan.entries.get(entry.name) is None]
-        return [self._extra(directory.key, name) for name in directory.extras[offset - len(scan.entries) :]]
-
-    def _extra(self, directory_key: str, name: str) -> Entry | None:
-        """What is under a name by now: S3 may have it meanwhile."""
-        record = self._cache.last_record(child_key(directory_key, name))
-        return None if record is None else Entry(name, record.found)
-
     def _is_over(self, scan: DirectoryScan) -> bool:
         """Whether who starts reading needs another."""
         return scan.is_started or not self._cache.ages.is_good(scan.key, scan.started_at)
 
-    def _read_from(self, directory: OpenDirectory, scan: DirectoryScan | None) -> None:
+    def _read_from(self, directory: OpenDirectory, scan: DirectoryScan | None, known: Set[str] = frozenset()) -> None:
         if scan is not None:
             scan.join()
         left = directory.scan
-        directory.read_from(scan)
+        directory.read_from(scan, known)
         if left is not None:
             self.leave(left)
 
@@ -157,7 +138,7 @@ class DirectoryLister:
                 del self._scans[scan.key]
 
     async def _scan_for(self, key: str) -> DirectoryScan:
-        listing = self._cache.listing(key)
+        listing = self._cache.listings.current(key)
         if listing is None:
             listing = await self._walks.listing(key)
         if listing is not None:
@@ -167,7 +148,7 @@ class DirectoryLister:
     def scan(self, key: str, *, ahead_pages: int = DEFAULT_AHEAD_PAGES) -> DirectoryScan:
         """The listing that is on its way, if one may be joined, or a new one; `join` and `leave` it."""
         scan = self._scans.get(key)
-        if scan is not None and self._cache.may_join(key, scan.started_at):
+        if scan is not None and self._cache.listings.may_join(key, scan.started_at):
             return scan
         stream = PageStream(self._store, self._nursery, key, ahead_pages=ahead_pages, clock=self._cache.now)
         scan = DirectoryScan(key, self._cache.now(), stream, self._remember, is_ordered=self._store.is_ordered)
@@ -190,18 +171,18 @@ class DirectoryLister:
             return
         fold = ListingFold(directory_key, is_ordered=self._store.is_ordered)
         entries = EntryPages(directory_key, fold.add(page))
-        self._cache.put_listing(directory_key, entries, asked_at)
+        self._cache.listings.put(directory_key, entries, asked_at)
         self._warn_once(directory_key, fold.hidden)  # it may never be listed
 
     def _remember(self, scan: DirectoryScan, fresh: list[Entry], asked_at: float) -> None:
         """Record what a LIST just proved, so that a lookup need not ask again."""
         self._pages += 1
-        if not self._cache.may_keep_listing(len(scan.entries)):
+        if not self._cache.listings.may_keep(len(scan.entries)):
             _note(self._oversized, scan.key)
             self.remember_names(scan.key, fresh, asked_at)
         elif scan.is_complete:
             self._oversized.discard(scan.key)
-            self._cache.put_listing(scan.key, scan.entries, scan.first_asked_at)
+            self._cache.listings.put(scan.key, scan.entries, scan.first_asked_at)
         if scan.is_complete:
             self._warn_once(scan.key, scan.hidden)
             if self._scans.get(scan.key) is scan:
@@ -213,9 +194,9 @@ class DirectoryLister:
             self._cache.put(child_key(directory_key, entry.name), entry.found, asked_at)
 
     def _remember_tree(self, found: TreeDirectory, asked_at: float) -> None:
-        if self._cache.may_keep_listing(len(found.entries)):
+        if self._cache.listings.may_keep(len(found.entries)):
             entries = EntryPages(found.directory_key, found.entries)
-            self._cache.put_listing(found.directory_key, entries, asked_at)
+            self._cache.listings.put(found.directory_key, entries, asked_at)
         path = found.directory_key.removesuffix(SEPARATOR)
         if path and self._cache.ages.is_minimal(path):  # else its own directory's listing says so for long enough
             self._cache.put(path, None, asked_at)

@@ -50,7 +50,7 @@ class DirectoryChanges:
             await self._mark(key)
         else:
             tree.cache.local.add_directory(key)
-        tree.cache.put(path, None, tree.cache.now())
+        tree.cache.made(path, None)
         inode = tree.intern(path, None)
         if mode & 0o7777 != tree.owner.dir_mode:
             tree.shown.set(inode, Shown(mode=mode & 0o7777))
@@ -85,7 +85,7 @@ class DirectoryChanges:
         if has_marker:
             removals.add(path, ObjectId(key, ""))
         else:
-            tree.cache.put_absent(path, tree.cache.now())
+            tree.cache.gone(path)
 
     async def _check_empty(self, key: str) -> bool:
         """Whether S3 has a marker; raises DirectoryNotEmpty when there is anything else."""

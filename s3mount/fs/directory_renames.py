@@ -206,7 +206,7 @@ class DirectoryRenames:
         for version, copied in job.copied.values():
             tree.shown.saved(job.renamed(shown_name(version.key)), copied.etag)
         tree.cache.drop_below(job.new_key)
-        tree.cache.put(new_path, None, tree.cache.now())
+        tree.cache.made(new_path, None)
         is_gone, is_moved_out = False, not new_path.startswith(parent_key)
         if is_moved_out:
             self._kept.keep(parent_key)
@@ -218,7 +218,7 @@ class DirectoryRenames:
             tree.cache.drop_below(job.old_key)
             if is_gone:
                 tree.cache.local.ghosts.add(job.old_key)
-                tree.cache.put_absent(path, tree.cache.now())
+                tree.cache.gone(path)
             else:
                 tree.kernel.forget_name(path)
                 tree.kernel.forget_name(new_path)

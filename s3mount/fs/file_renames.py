@@ -108,7 +108,7 @@ class FileRenames:
             tree.inodes.rewrite(inode, new_path, moved)
         tree.shown.moved(path, new_path)
         tree.shown.saved(new_path, moved.etag)
-        tree.cache.put(new_path, moved, tree.cache.now())
+        tree.cache.made(new_path, moved)
 
     async def _remove(self, path: str, new_path: str, left: Sequence[ObjectId]) -> None:
         cache, directory_key = self._tree.cache, split_key(path)[0]
@@ -121,7 +121,7 @@ class FileRenames:
         finally:
             cache.local.forget_removed(path)
             if is_gone:
-                cache.put_absent(path, cache.now())
+                cache.gone(path)
             else:
                 for each in path, new_path:
                     self._tree.kernel.forget_name(each)

@@ -95,7 +95,7 @@ class Names:
 
     def made(self, path: str, found: ObjectStat) -> FileAttrs:
         """S3 has an object that was made for a path; the kernel holds one more reference."""
-        self.tree.cache.put(path, found, self.tree.cache.now())
+        self.tree.cache.made(path, found)
         return self.granted(self.tree.intern(path, found))
 
     def granted(self, inode: Inode) -> FileAttrs:

@@ -208,7 +208,7 @@ class Namespace:
             self.removals.add(path, found.id, inode)
         else:
             cache.local.forget_removed(path)
-            cache.put_absent(path, cache.now())
+            cache.gone(path)
 
     async def rename(
         self, parent_ino: int, name: bytes, new_parent_ino: int, new_name: bytes, *, may_replace: bool

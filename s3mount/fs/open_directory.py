@@ -1,6 +1,7 @@
 """One handle on one directory: which listing it reads, and where."""
 
 import math
+from collections.abc import Set
 
 import trio
 
@@ -13,6 +14,7 @@ class OpenDirectory:
 
     Attributes:
         scan: the listing it reads.
+        known: names that were known here when it began to be read.
         extras: names that are known here and that the listing lacked; None as long as it is not whole.
     """
 
@@ -20,13 +22,15 @@ class OpenDirectory:
         self.key = key
         self.lock = trio.Lock()
         self.scan: DirectoryScan | None = None
+        self.known: Set[str] = frozenset()
         self.extras: list[str] | None = None
         self._window: list[Entry] = []
         self._window_at = 0
 
-    def read_from(self, scan: DirectoryScan | None) -> None:
-        """Read another listing, or none."""
+    def read_from(self, scan: DirectoryScan | None, known: Set[str]) -> None:
+        """Read another listing, or none, as it was begun when some names were known here."""
         self.scan = scan
+        self.known = known
         self.extras = None
         self._window = []
 

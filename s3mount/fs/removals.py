@@ -8,6 +8,7 @@
     a reader has it open  the DELETE waits for its last close, up to `HOLD_S`, so that it reads on; `settle` of the name
                           itself, or of everything, does not wait.  What is not much is kept then (fs.holds), and
                           what another host wrote under the name meanwhile stays
+    a marker              goes after all that was in its directory: see `fs.removal_order`
 
 INVARIANT: as long as a name waits here, nothing is under it in this mount.
 """
@@ -20,13 +21,14 @@ import trio
 from s3mount.cache.metadata import MetadataCache
 from s3mount.core.attrs import ObjectId
 from s3mount.core.inode import Inode
-from s3mount.core.keys import SEPARATOR, split_key
+from s3mount.core.keys import split_key
 from s3mount.errors import NotSupported, StoreError
 from s3mount.fs.deletion import delete_version
 from s3mount.fs.holds import Holds
 from s3mount.fs.kept_directories import KeptDirectories
 from s3mount.fs.kernel_view import KernelView
 from s3mount.fs.removal import Removal, RemovalStatistics
+from s3mount.fs.removal_order import in_turn, is_below
 from s3mount.store.writing import MAX_DELETES, Writer
 
 log = logging.getLogger(__name__)
@@ -113,16 +115,16 @@ class Removals:
             StoreError: S3 refused one of them, now or earlier; its name is there again.
         """
         while True:
-            due = [each for each in self._waiting.values() if _is_below(each.path, path)]
-            if waits_for_readers:
-                due = [each for each in due if not self._is_held(each)]
+            due = [each for each in self._waiting.values() if is_below(each.path, path)]
+            held = [each for each in due if waits_for_readers and self._is_held(each)]
+            due = in_turn(due, held, self._sent.values())
             if due:
                 await self._send(due)
-            elif any(_is_below(sent, path) for sent in self._sent):
+            elif any(is_below(sent, path) for sent in self._sent):
                 await self._answered.wait()
             else:
                 break
-        refused = [each for each in self._refusals if _is_below(each, path)]
+        refused = [each for each in self._refusals if is_below(each, path)]
         errors = [self._refusals.pop(each) for each in refused]
         if errors:
             raise errors[0]
@@ -135,16 +137,18 @@ class Removals:
         is_open = removal.inode is not None and removal.inode.handles > 0
         return is_open and self._clock() < removal.held_until
 
+    def _due(self) -> list[Removal]:
+        waiting = list(self._waiting.values())
+        return in_turn(waiting, [each for each in waiting if self._is_held(each)], self._sent.values())
+
     async def _work(self) -> None:
         """Send what nobody settles; ends when nothing waits."""
         try:
             while self._waiting:
                 self._full = trio.Event()
-                is_all_held = all(self._is_held(each) for each in self._waiting.values())
-                with trio.move_on_after(_LOOK_S if is_all_held else BATCH_S):
+                with trio.move_on_after(BATCH_S if self._due() else _LOOK_S):
                     await self._full.wait()
-                due = [each for each in self._waiting.values() if not self._is_held(each)]
-                if due:
+                if due := self._due():
                     await self._send(due)
         finally:
             self._is_working = False
@@ -219,7 +223,7 @@ class Removals:
             self._kernel.forget_name(path)
         elif error is None:
             self._n_removed += 1
-            self._cache.put_absent(path, self._cache.now())
+            self._cache.gone(path)
         if error is None:
             return
         self._n_refused += 1
@@ -243,8 +247,3 @@ class Removals:
         for each in self._all():
             if self._cache.last_record(each.path) is not None:
                 raise ValueError(f"{each.path!r} was removed and is there")
-
-
-def _is_below(path: str, above: str) -> bool:
-    """Whether a path is another or below it; all are below the empty one."""
-    return not above or path == above or path.startswith(above + SEPARATOR)

@@ -1,7 +1,8 @@
 """Name → what is there: from the cache, from a listing on its way, or by asking S3; single flight.
 
 However many callers ask for one path at once, it is resolved once.  Who must have an answer to a
-question asked from now on (an open with O_DIRECT) joins only such a question.
+question asked from now on (an open with O_DIRECT) joins only such a question, and nobody one from before this mount
+changed what is under the path.
 """
 
 import math
@@ -80,11 +81,17 @@ class Resolver:
                 return listed if listed is not None else await self._fly(path)
             self._joined += 1
             await question.flight.landed.wait()
-            if not question.flight.is_cancelled and question.asked_at >= not_before:
+            is_in_time = question.asked_at >= not_before and not self._is_outdated(path, question)
+            if is_in_time and not question.flight.is_cancelled:
                 return question.flight.result()
         if isinstance(known, Absence):
             raise self._not_found(path, known)
         return known
+
+    def _is_outdated(self, path: str, question: _Question) -> bool:
+        """Whether something was learnt since a question: this mount may have made or removed what is asked about."""
+        known = self._cache.newer(path, question.asked_at)
+        return known is not None and known.asked_at > question.asked_at
 
     def _being_listed(self, path: str) -> Record | None:
         """What a listing under way in the background has seen, unless something newer is known."""
@@ -118,6 +125,8 @@ class Resolver:
                 self._cache.drop(path)  # or the look-up that comes next would answer with it again
             return self._cache.ages.record(path, answer.found, asked_at)
         self._missed(path)
+        if answer.is_directory:
+            self._cache.local.ghosts.forget(path, asked_at)
         return self._cache.put(path, answer.found, asked_at)
 
     def _missed(self, path: str) -> None:

@@ -127,9 +127,9 @@ class SubtreeWalks:
         walk = front.walk
         was_ready = walk is not None and key in walk.ready
         if walk is None or not await self._read_to(parent, front, key):
-            return self._cache.listing(key)  # another reader was quicker
+            return self._cache.listings.current(key)  # another reader was quicker
         walk.ready.pop(key, None)
-        listing = self._cache.listing(key, is_walked=True)
+        listing = self._cache.listings.current(key, is_walked=True)
         if listing is not None:
             parent.served += 1
             self._served += 1

@@ -65,7 +65,7 @@ class WrittenInodes:
             return
         tree, old_key = self._tree, inode.key
         self._saved_at[draft] = tree.cache.now()
-        tree.cache.put(draft.key, found, self._saved_at[draft])  # what was known before counts no more, whatever comes
+        tree.cache.made(draft.key, found)
         if draft.key != old_key:
             tree.cache.local.forget_file(old_key)
             replaced = tree.known(draft.key)

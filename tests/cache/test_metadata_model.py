@@ -160,7 +160,7 @@ class Answers(RuleBasedStateMachine):
     def a_directory_is_listed(self, key: str, age: int, found: dict[str, ObjectStat | None]) -> None:
         asked_at = self.asked_at(age)
         found = {name: at(key + name, each) for name, each in found.items()}
-        self.cache.put_listing(key, pages(key, [Entry(name, found[name]) for name in reversed(found)]), asked_at)
+        self.cache.listings.put(key, pages(key, [Entry(name, found[name]) for name in reversed(found)]), asked_at)
         self.model.list(key, found, asked_at, self.now)
 
     @rule(path=st.sampled_from(PATHS))
@@ -189,7 +189,7 @@ class Answers(RuleBasedStateMachine):
         for key in DIRECTORIES:
             asked_at, found = self.model.listings.get(key, (0.0, {}))
             is_known = key in self.model.listings and key not in self.model.not_whole
-            listing = self.cache.listing(key)
+            listing = self.cache.listings.current(key)
             is_known &= not self.model.config.ttl.is_minimal
             if not is_known or asked_at + self.model.config.ttl.seconds <= self.now:
                 assert listing is None

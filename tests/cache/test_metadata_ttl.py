@@ -32,7 +32,7 @@ def test_a_listing_answers_for_every_name_and_for_every_other(timer: Timer) -> N
     cache = cache_for(timer)
     asked_at = timer.now
     timer.now += 20
-    cache.put_listing("d/", pages("d/", [Entry("sub", None), Entry("a", FILE)]), asked_at)
+    cache.listings.put("d/", pages("d/", [Entry("sub", None), Entry("a", FILE)]), asked_at)
     assert cache.get("d/a") == Record(at("d/a", FILE), asked_at, asked_at + 60)
     assert cache.get("d/sub") == Record(None, asked_at, asked_at + 60)
     absence = cache.get("d/none")
@@ -40,13 +40,13 @@ def test_a_listing_answers_for_every_name_and_for_every_other(timer: Timer) -> N
     assert cache.ages.remaining(absence) == 40
     assert cache.get("a") is None
     timer.now += 40
-    assert [cache.get("d/a"), cache.get("d/none"), cache.listing("d/")] == [None, None, None]
+    assert [cache.get("d/a"), cache.get("d/none"), cache.listings.current("d/")] == [None, None, None]
 
 
 def test_hits_extend_nothing(timer: Timer) -> None:
     """A name that is asked for all the time expires when its listing does."""
     cache = cache_for(timer, 10.0)
-    cache.put_listing("", pages("", [Entry("a", FILE)]), timer.now)
+    cache.listings.put("", pages("", [Entry("a", FILE)]), timer.now)
     cache.put("b/x", FILE, timer.now)
     answers = []
     for _ in range(12):
@@ -59,7 +59,7 @@ def test_the_newer_answer_counts_even_when_it_expired_first(timer: Timer) -> Non
     """After a short-lived absence expired, an older record with a longer life does not come back."""
     cache = cache_for(timer, 60.0, negative=5.0)
     cache.put("a", FILE, timer.now)
-    cache.put_listing("", pages("", [Entry("b", FILE)]), timer.now)
+    cache.listings.put("", pages("", [Entry("b", FILE)]), timer.now)
     timer.now += 1
     for path in ("a", "b"):
         cache.put_absent(path, timer.now)
@@ -71,35 +71,35 @@ def test_the_newer_answer_counts_even_when_it_expired_first(timer: Timer) -> Non
 def test_a_contradicted_listing_answers_names_but_not_the_directory(timer: Timer) -> None:
     """A change of one name costs one new listing, not a look-up of each of its other names."""
     cache = cache_for(timer)
-    cache.put_listing("", pages("", [Entry("a", FILE), Entry("b", FILE)]), timer.now)
+    cache.listings.put("", pages("", [Entry("a", FILE), Entry("b", FILE)]), timer.now)
     listed_at = timer.now
     timer.now += 1
     cache.put("b", at("b", FILE), timer.now)
-    assert cache.listing("") is not None
+    assert cache.listings.current("") is not None
     cache.put("a", OTHER, timer.now)
-    assert cache.listing("") is None
+    assert cache.listings.current("") is None
     assert cache.get("a") == Record(OTHER, timer.now, timer.now + 60)
     assert cache.get("b") is not None
-    cache.put_listing("", pages("", [Entry("a", FILE), Entry("b", FILE)]), listed_at + 0.5)
-    assert cache.listing("") is None
+    cache.listings.put("", pages("", [Entry("a", FILE), Entry("b", FILE)]), listed_at + 0.5)
+    assert cache.listings.current("") is None
     timer.now += 1
-    cache.put_listing("", pages("", [Entry("a", OTHER), Entry("b", FILE)]), timer.now)
-    assert cache.listing("") is not None
+    cache.listings.put("", pages("", [Entry("a", OTHER), Entry("b", FILE)]), timer.now)
+    assert cache.listings.current("") is not None
 
 
 def test_a_dropped_name_is_unknown_until_asked_again(timer: Timer) -> None:
     """Neither the listing it was in nor a listing already on its way brings a dropped name back."""
     cache = cache_for(timer)
-    cache.put_listing("d/", pages("d/", [Entry("a", FILE), Entry("b", FILE)]), timer.now)
+    cache.listings.put("d/", pages("d/", [Entry("a", FILE), Entry("b", FILE)]), timer.now)
     on_its_way = timer.now + 0.5
     timer.now += 1
     cache.drop("d/a")
     assert cache.get("d/a") is None
     assert cache.get("d/b") is not None
-    cache.put_listing("d/", pages("d/", [Entry("a", FILE), Entry("b", FILE)]), on_its_way)
-    assert [cache.get("d/a"), cache.listing("d/")] == [None, None]
+    cache.listings.put("d/", pages("d/", [Entry("a", FILE), Entry("b", FILE)]), on_its_way)
+    assert [cache.get("d/a"), cache.listings.current("d/")] == [None, None]
     timer.now += 1
-    cache.put_listing("d/", pages("d/", [Entry("a", OTHER)]), timer.now)
+    cache.listings.put("d/", pages("d/", [Entry("a", OTHER)]), timer.now)
     assert isinstance(cache.get("d/a"), Record)
 
 
@@ -110,7 +110,7 @@ def test_a_refresh_forgets_what_is_below_and_what_is_on_its_way(timer: Timer) ->
         cache.put(path, FILE if path.endswith(("a", "b")) else None, timer.now)
     cache.put_absent("d/none", timer.now)
     for key in ("d/", "d/s/", "e/"):
-        cache.put_listing(key, pages(key, []), timer.now)
+        cache.listings.put(key, pages(key, []), timer.now)
     asked_at = timer.now
     timer.now += 1
     cache.drop_below("d/")
@@ -118,10 +118,10 @@ def test_a_refresh_forgets_what_is_below_and_what_is_on_its_way(timer: Timer) ->
         "dd",
         "e/a",
     ]
-    assert [key for key in ("d/", "d/s/", "e/") if cache.listing(key)] == ["e/"]
+    assert [key for key in ("d/", "d/s/", "e/") if cache.listings.current(key)] == ["e/"]
     cache.put("d/a", FILE, asked_at)
-    cache.put_listing("d/", pages("d/", []), asked_at)
-    assert [cache.get("d/a"), cache.listing("d/")] == [None, None]
+    cache.listings.put("d/", pages("d/", []), asked_at)
+    assert [cache.get("d/a"), cache.listings.current("d/")] == [None, None]
     cache.drop_below("")
     assert cache.get("dd") is None
     assert cache.statistics().records == 0
@@ -131,8 +131,8 @@ def test_the_minimal_mode_believes_neither_absences_nor_listings(timer: Timer) -
     """Without a TTL unknown names always ask, and a directory is always listed; its names are known for a second."""
     cache = MetadataCache(timer)
     assert cache.ages.remaining(cache.put_absent("a", timer.now)) == 0
-    cache.put_listing("", pages("", [Entry("b", FILE)]), timer.now)
-    assert [cache.get("a"), cache.get("c"), cache.listing("")] == [None, None, None]
+    cache.listings.put("", pages("", [Entry("b", FILE)]), timer.now)
+    assert [cache.get("a"), cache.get("c"), cache.listings.current("")] == [None, None, None]
     assert cache.get("b") is not None
     timer.now += 1
     assert cache.get("b") is None
@@ -156,10 +156,10 @@ def test_indefinite_has_no_end_but_the_kernel_is_told_one(timer: Timer) -> None:
     """After a year everything is still known, and the kernel is told 100 years."""
     cache = MetadataCache(timer, MetadataConfig(INDEFINITE, INDEFINITE))
     record, absence = cache.put("a", FILE, timer.now), cache.put_absent("b", timer.now)
-    cache.put_listing("d/", pages("d/", [Entry("a", FILE)]), timer.now)
+    cache.listings.put("d/", pages("d/", [Entry("a", FILE)]), timer.now)
     timer.now += 365 * 86400.0
     assert (cache.get("a"), cache.get("b")) == (record, absence)
-    assert cache.listing("d/") is not None
+    assert cache.listings.current("d/") is not None
     assert cache.ages.remaining(record) == cache.ages.remaining(absence) == cache.ages.fresh_s("a") == HUNDRED_YEARS_S
     assert cache.ages.remaining_since("a", timer.now) == HUNDRED_YEARS_S
     cache.check_invariants()
@@ -171,14 +171,14 @@ def test_listings_are_bounded_by_their_names(timer: Timer, monkeypatch: pytest.M
     cache = cache_for(timer)
     names = [Entry(f"{n:02}", None) for n in range(29)]
     for key in ("a/", "b/", "c/"):
-        cache.put_listing(key, pages(key, names), timer.now)
-    assert cache.listing("a/") is not None
-    cache.put_listing("d/", pages("d/", names), timer.now)
-    assert [key for key in ("a/", "b/", "c/", "d/") if cache.listing(key)] == ["a/", "c/", "d/"]
+        cache.listings.put(key, pages(key, names), timer.now)
+    assert cache.listings.current("a/") is not None
+    cache.listings.put("d/", pages("d/", names), timer.now)
+    assert [key for key in ("a/", "b/", "c/", "d/") if cache.listings.current(key)] == ["a/", "c/", "d/"]
     assert cache.statistics().listed_names == 3 * 29
-    assert not cache.may_keep_listing(100)
-    cache.put_listing("e/", pages("e/", [Entry(f"{n:03}", None) for n in range(100)]), timer.now)
-    assert cache.listing("e/") is None
+    assert not cache.listings.may_keep(100)
+    cache.listings.put("e/", pages("e/", [Entry(f"{n:03}", None) for n in range(100)]), timer.now)
+    assert cache.listings.current("e/") is None
 
 
 def test_answers_about_single_paths_are_bounded(timer: Timer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,7 +200,7 @@ def test_a_listed_name_costs_few_bytes(timer: Timer) -> None:
         for d in range(200):
             key = f"{d:03}/"
             entries = [Entry(f"{n:06}", ObjectStat(f"{key}{n:06}", f'"{n:032}"', n, n)) for n in range(100)]
-            cache.put_listing(key, EntryPages(key, entries), timer.now)
+            cache.listings.put(key, EntryPages(key, entries), timer.now)
         del entries
         used = tracemalloc.get_traced_memory()[0] - before
     finally:
@@ -212,6 +212,6 @@ def test_a_listed_name_costs_few_bytes(timer: Timer) -> None:
 def test_a_listing_from_the_future_is_found(timer: Timer) -> None:
     """check_invariants raises for a listing that was asked for later than now."""
     cache = cache_for(timer)
-    cache.put_listing("d/", pages("d/", [Entry("a", None)]), timer.now + 1)
+    cache.listings.put("d/", pages("d/", [Entry("a", None)]), timer.now + 1)
     with pytest.raises(ValueError, match="future"):
         cache.check_invariants()

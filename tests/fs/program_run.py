@@ -69,14 +69,18 @@ class Run(FileSteps):
 
     Args:
         is_moving: the bucket renames objects, and lists in no order.
+        keeps_directories, late_s: of the server, as of `FakeStore`.
 
     Attributes:
         steps: that were done.
     """
 
-    def __init__(self, directory: Path, *, is_moving: bool = False) -> None:
+    def __init__(
+        self, directory: Path, *, is_moving: bool = False, keeps_directories: bool = False, late_s: float = 0.0
+    ) -> None:
         self._directory = directory
-        super().__init__(FakeStore(is_ordered=not is_moving, latency_s=LATENCY_S))
+        super().__init__(FakeStore(is_ordered=not is_moving, latency_s=LATENCY_S, keeps_directories=keeps_directories))
+        self._store.late_s = late_s
         self._s3 = FakeWriter(self._store, latency_s=LATENCY_S)
         self._config = NamespaceConfig(conditions=GOOD, clock=lambda: NOW, mover=self._s3 if is_moving else None)
         self._writer: MortalWriter

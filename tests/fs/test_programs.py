@@ -2,6 +2,7 @@
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import trio
 import trio.testing
@@ -61,10 +62,18 @@ def programs(length: int) -> st.SearchStrategy[list[Step]]:
     return st.lists(steps, min_size=length // 2, max_size=length).map(lambda program: START + program)
 
 
-def run_program(program: list[Step], *, is_moving: bool = False) -> int:
-    """Returns its steps; raises AssertionError."""
+#: How a server may be that is none of Amazon's, or far away.
+servers = st.fixed_dictionaries({"keeps_directories": booleans, "late_s": st.sampled_from([0.0, 0.0, 0.06, 0.15])})
+
+
+def run_program(program: list[Step], **server: Any) -> int:
+    """Returns its steps; raises AssertionError.
+
+    Args:
+        server: as of `Run`.
+    """
     with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
-        run = Run(Path(directory), is_moving=is_moving)
+        run = Run(Path(directory), **server)
         trio.run(run.run, program, clock=trio.testing.MockClock(autojump_threshold=0))
         return run.steps
 
@@ -74,10 +83,10 @@ def test_programs_do_not_differ() -> None:
     n_steps = 0
 
     @settings(max_examples=130, derandomize=True, report_multiple_bugs=False, phases=[Phase.generate])
-    @given(programs(120))
-    def run(program: list[Step]) -> None:
+    @given(programs(120), servers)
+    def run(program: list[Step], server: dict[str, Any]) -> None:
         nonlocal n_steps
-        n_steps += run_program(program)
+        n_steps += run_program(program, **server)
 
     run()
     assert n_steps >= 10_000

@@ -6,7 +6,9 @@ import trio
 from trio.testing import MockClock
 
 from tests.fs.names_harness import namespace
+from tests.fs.takeover import succession
 from tests.fs.test_names import bucket
+from tests.support.fake_store import FakeStore
 
 
 async def test_a_removed_directory_stays_removed(tmp_path: Path, autojump_clock: MockClock) -> None:
@@ -17,7 +19,23 @@ async def test_a_removed_directory_stays_removed(tmp_path: Path, autojump_clock:
         await here.unlink("d/a")
         await here.rmdir("d")
         await trio.sleep(5)
-        assert sorted(store.objects) == ["d/a"]
+        assert sorted(store.objects) == ["d/", "d/a"]
         assert await here.tree() == {}
         assert not await here.exists("d")
         await here.files.release(handle)
+
+
+async def test_a_removed_directory_that_a_successor_inherits(autojump_clock: MockClock) -> None:
+    """A directory that is made again after a takeover has another number than the removed one that is open."""
+    store = FakeStore()
+    store.put("d/a", b"1")
+    async with succession(store) as daemons:
+        removed = (await daemons.mounted.walk("d")).ino
+        daemons.fs.tree.orphan(daemons.fs.tree.inodes.get(removed))
+        for _ in range(2):
+            await daemons.crash()
+            assert (await daemons.fs.getattr(removed)).nlink == 0
+            again = await daemons.mounted.walk("d")
+            assert again.ino != removed
+            assert again.nlink > 0
+            daemons.fs.check_invariants()

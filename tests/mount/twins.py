@@ -118,8 +118,12 @@ class Twins:
                 shutil.rmtree(root, ignore_errors=True)
 
     def _killed(self, run: "_Run", mount: Path, after_s: float, step: Step) -> None:
-        """The daemon is killed a moment after a call began; before, all is closed, and what was removed is gone."""
+        """The daemon is killed a moment after a call began; before, all is closed and in S3, and removals are done.
+
+        What was written to a mapping after the last close comes to S3 when it is unmapped, and nothing waits for that.
+        """
         run.close_all()
+        run.compare_objects()
         directory = os.open(mount, os.O_RDONLY)
         os.fsync(directory)
         os.close(directory)
@@ -202,20 +206,26 @@ class _Run:
                 child.kill()
                 child.communicate()
 
+    def _tree(self) -> dict[str, Path]:
+        return {path.relative_to(self._local.root).as_posix(): path for path in self._local.root.rglob("*")}
+
     def compare(self) -> None:
         """The trees are equal, and S3 has them."""
-        real = {path.relative_to(self._local.root).as_posix(): path for path in self._local.root.rglob("*")}
+        real = self._tree()
         self.step(("list", ""))
         for name, path in sorted(real.items()):
             self.step(("lstat", name))
             self.step(("readlink" if path.is_symlink() else "list" if path.is_dir() else "load", name))
-        if self._objects is not None:
-            files = {name: path.read_bytes() for name, path in real.items() if _is_file(path)}
-            links = {link_key(name) for name, path in real.items() if path.is_symlink()}
-            self._compare_objects(self._objects, files, links | {f"{name}/" for name in real} | {""})
+        self.compare_objects()
 
-    def _compare_objects(self, objects: Objects, files: dict[str, bytes], others: set[str]) -> None:
-        """S3 has these files, and nothing besides but others: what is deleted, and appended, may be late."""
+    def compare_objects(self) -> None:
+        """S3 has all files, and nothing besides but links and markers: what is deleted, and appended, may be late."""
+        if self._objects is None:
+            return
+        objects, real = self._objects, self._tree()
+        files = {name: path.read_bytes() for name, path in real.items() if _is_file(path)}
+        links = {link_key(name) for name, path in real.items() if path.is_symlink()}
+        others = links | {f"{name}/" for name in real} | {""}
         found: dict[str, bytes] = {}
 
         def is_equal() -> bool:

@@ -6,6 +6,7 @@ New programs each time; WRITES_SEED repeats a run.
 import os
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, seed, settings
@@ -60,10 +61,10 @@ def test_programs_in_memory() -> None:
 
         @seed(number)
         @settings(max_examples=_AT_ONCE, report_multiple_bugs=False, database=None)
-        @given(in_memory.programs(120))
-        def run(program: list[in_memory.Step]) -> None:
+        @given(in_memory.programs(120), in_memory.servers)
+        def run(program: list[in_memory.Step], server: dict[str, Any]) -> None:
             nonlocal n_steps
-            n_steps += in_memory.run_program(program)
+            n_steps += in_memory.run_program(program, **server)
 
         run()
         print(f"{n_steps} steps in memory", flush=True)

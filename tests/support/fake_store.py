@@ -23,15 +23,23 @@ class FakeStore:
     Args:
         is_ordered: False lists in a scrambled order, as S3 Express does.
         latency_s: of every request, on trio's clock.
+        keeps_directories: as SeaweedFS does: what a key is in is a directory, listed until its marker is deleted and
+            nothing is in it then.
+
+    Attributes:
+        late_s: what a LIST answers is of when it was asked, and comes so many seconds later.
     """
 
-    def __init__(self, *, is_ordered: bool = True, latency_s: float = 0.0) -> None:
+    def __init__(self, *, is_ordered: bool = True, latency_s: float = 0.0, keeps_directories: bool = False) -> None:
         self.objects: dict[str, tuple[ObjectStat, bytes]] = {}
         self.counts: Counter[str] = Counter()
         self.latency_s = latency_s
+        self.late_s = 0.0
         self.max_page = MAX_PAGE
         self._is_ordered = is_ordered
         self._version = 0
+        self._keeps_directories = keeps_directories
+        self._directories: set[str] = set()
 
     @property
     def is_ordered(self) -> bool:
@@ -42,10 +50,14 @@ class FakeStore:
         etag = '"' + hashlib.md5(content + str(self._version).encode()).hexdigest() + '"'
         found = ObjectStat(key, etag, len(content), mtime_s or 1_700_000_000 + self._version, storage_class)
         self.objects[key] = (found, content)
+        if self._keeps_directories:
+            self._directories.update(key[: at + 1] for at, char in enumerate(key) if char == "/")
         return found.id
 
     def delete(self, key: str) -> None:
         self.objects.pop(key, None)
+        if not any(each != key and each.startswith(key) for each in (*self.objects, *self._directories)):
+            self._directories.discard(key)
 
     async def list_page(
         self,
@@ -67,12 +79,13 @@ class FakeStore:
         page, rest = items[:limit], items[limit:]
         prefixes = tuple(item for item in page if self._is_common(item, prefix, delimiter))
         objects = tuple(self.objects[item][0] for item in page if item not in prefixes)
+        await trio.sleep(self.late_s)
         return ListPage(objects, prefixes, page[-1] if rest else None)
 
     def _items(self, prefix: str, delimiter: str, start_after: str) -> list[str]:
         """Keys, and common prefixes in the place of what they stand for, in the order of the listing."""
         items = set()
-        for key in self.objects:
+        for key in (*self.objects, *(self._directories if delimiter else ())):
             if key.startswith(prefix) and (not start_after or self._rank(key) > self._rank(start_after)):
                 rest = key[len(prefix) :]
                 head, separator, _ = rest.partition(delimiter) if delimiter else (rest, "", "")

@@ -1,0 +1,38 @@
+"""Which of the names that were removed may be deleted now.
+
+A marker goes after all that was in its directory.  A server with directories of its own (SeaweedFS) removes one with
+its marker, if it is empty by then; else it keeps it, and shows it to every mount.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from s3mount.core.keys import SEPARATOR
+from s3mount.fs.removal import Removal
+
+
+def in_turn(due: list[Removal], held: list[Removal], sent: Iterable[Removal]) -> list[Removal]:
+    """Those that may be deleted in one request, in the order they were removed.
+
+    Args:
+        held: of them, those that wait for readers.
+        sent: others, that are being deleted.
+    """
+    first = [*held, *sent]
+    if not first:
+        return due
+    later = {each.path for each in held}
+    above = {key for each in first for key in _directories_above(each.path)}
+    return [each for each in due if each.path not in later and each.key not in above]
+
+
+def _directories_above(path: str) -> Iterator[str]:
+    """The keys of all directories that a path is in."""
+    at = path.find(SEPARATOR)
+    while at >= 0:
+        yield path[: at + 1]
+        at = path.find(SEPARATOR, at + 1)
+
+
+def is_below(path: str, above: str) -> bool:
+    """Whether a path is another or below it; all are below the empty one."""
+    return not above or path == above or path.startswith(above + SEPARATOR)
