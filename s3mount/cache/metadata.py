@@ -158,9 +158,8 @@ class MetadataCache:
 
     def made(self, path: str, found: ObjectStat | None) -> None:
         """This mount put something under a path, None for a directory: no listing asked for before shows it."""
-        self.drop(path)
         self.local.ghosts.forget(path)
-        self.put(path, found, self._timer())
+        self._replace(path, self.ages.record(path, found, self._timer()))
 
     def gone(self, path: str) -> None:
         """This mount removed what was under a path: listings asked for before may show it."""
@@ -192,10 +191,11 @@ class MetadataCache:
         now = self._timer()
         self._replace(path, Absence(now, now, is_known=False))
 
-    def _replace(self, path: str, absence: Absence) -> None:
+    def _replace(self, path: str, answer: Record | Absence) -> None:
+        """Whatever was known, and is known here."""
         self._changes += 1
-        self._answers[path] = absence
-        self.listings.mark(split_key(path)[0], absence.asked_at)
+        self._answers[path] = answer
+        self.listings.mark(split_key(path)[0], answer.asked_at)
 
     def drop_below(self, directory_key: str) -> None:
         """Forget a directory, everything in it, and why it cannot be; with an empty key all: what a refresh does.
