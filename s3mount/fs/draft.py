@@ -85,10 +85,9 @@ class Draft:
         """Whether its parts go to S3 while it is written."""
         return self._content.is_stream
 
-    @property
-    def where(self) -> str:
-        """The spool's file."""
-        return self._content.spooled.where
+    def __str__(self) -> str:
+        """For messages: the key, and the spool's file."""
+        return f"{self.key!r} ({self._content.spooled.where})"
 
     # -- changing and reading it ----------------------------------------------------------------
 
@@ -97,6 +96,13 @@ class Draft:
         async with self._lock:
             await self._changing()
             await self._content.write(offset, data)
+
+    def append_nowait(self, offset: int, data: bytes) -> bool:
+        """As `write`, where it is in order and need not wait; else False, and nothing was done."""
+        is_done = not (self._lock.locked() or self.is_acknowledged) and self._content.append_nowait(offset, data)
+        if is_done:
+            self._touch()
+        return is_done
 
     async def append(self, data: bytes | memoryview) -> int:
         """Bytes at the end, wherever that is; returns where it was.  Raises as `write`."""
@@ -144,10 +150,7 @@ class Draft:
     async def fsync(self) -> None:
         """S3 has the file as it is now, whole; nothing if it had.
 
-        Raises:
-            AlreadyExists, ObjectChanged: somebody else made it, and it `is_exclusive`; or wrote it.
-            StoreError: it could not be written.
-        """
+        Raises AlreadyExists: somebody else made it, and it `is_exclusive`; ObjectChanged: or wrote it; StoreError."""
         async with self._lock:
             await self._publish()
 

@@ -133,6 +133,12 @@ class DraftContent:
         await self.leave_stream()
         await self.spooled.write(offset, [data])
 
+    def append_nowait(self, offset: int, data: bytes) -> bool:
+        """As `write`, where that is the end of a stream and it need not wait; else False, and nothing was done."""
+        stream = self._stream
+        is_next = stream is not None and stream.published is None and stream.size == offset
+        return stream is not None and is_next and stream.append_nowait(data)
+
     async def _end_published(self) -> None:
         """What comes after the last published byte is appended to the object, not sent in an upload that copies it."""
         stream = self._stream
