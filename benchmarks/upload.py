@@ -1,4 +1,4 @@
-"""What an upload costs: parts of 8 MiB by the CRT, by aiobotocore and by boto3, plain and through TLS.
+"""What an upload costs: parts of 8 MiB by threads, by the CRT, by aiobotocore and by boto3, plain and through TLS.
 
 usage: python -m benchmarks.upload [PARTS [REPEATS]]
        python -m benchmarks.upload one CLIENT URL BUCKET PARTS CA
@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from s3mount.daemon.allocator import keep_memory
 from s3mount.store.connect import connect
 from s3mount.store.crt import CrtConfig
 from s3mount.store.crt_writer import CrtWriter
+from s3mount.store.large_bodies import LargeBodies
 from s3mount.store.s3_writer import S3Writer
 from s3mount.store.session import S3Config
 from s3mount.store.write_config import WriteConfig
@@ -66,10 +68,12 @@ async def _ours(client: str, url: str, bucket: str, n_parts: int, ca: str) -> fl
     async with connect(s3, CrtConfig(connections=32, part_size=PART, threads=2)) as connection:
         writing = WriteConfig("off" if client.endswith("off") else "crc32c")
         writer: Writer = S3Writer(connection.client, s3, writing)
-        if client.startswith("crt"):
-            writer = CrtWriter(connection.reader.requests, connection.client, s3, writing)
-        await _by_writer(writer, AT_ONCE)
-        return await _measured(partial(_by_writer, writer, n_parts))
+        with closing(LargeBodies(connection.reader.requests, writing.checksums)) as large:
+            if client != "aiobotocore":
+                by_threads = large if client == "threads" else None
+                writer = CrtWriter(connection.reader.requests, connection.client, s3, writing, by_threads)
+            await _by_writer(writer, AT_ONCE)
+            return await _measured(partial(_by_writer, writer, n_parts))
 
 
 async def _measured(upload: Callable[[], Awaitable[None]]) -> float:
@@ -131,7 +135,7 @@ def main(parts: str = "64", repeats: str = "3") -> None:
         with nginx(upstream, Path(scratch) / "nginx", tls=str(authority.chain), workers=2) as front:
             for _ in range(int(repeats)):
                 for way, url, ca in (("plain", server.url, ""), ("TLS", front.url, str(authority.bundle))):
-                    for client in ("crt", "crt-off", "aiobotocore", "boto3"):
+                    for client in ("threads", "crt", "crt-off", "aiobotocore", "boto3"):
                         command = ["one", client, url, server.make_bucket(), parts, ca]
                         done = subprocess.run(
                             [sys.executable, "-m", "benchmarks.upload", *command], check=True, stdout=subprocess.PIPE

@@ -37,6 +37,7 @@ from s3mount.store.checking_writer import CheckingWriter
 from s3mount.store.connect import Connection
 from s3mount.store.crt_writer import CrtWriter
 from s3mount.store.guarded_writer import GuardedWriter, WriteGuardConfig
+from s3mount.store.large_bodies import LargeBodies
 from s3mount.store.patient import PatientStore
 from s3mount.store.renaming import ObjectMover
 from s3mount.store.retries import Retries
@@ -84,11 +85,11 @@ def _remember_on(disk: DiskCache | None) -> Callable[[ObjectId, Body], None]:
 
 
 def _writer(
-    mount: MountConfig, shared: Shared, records: UploadRecords
+    mount: MountConfig, shared: Shared, records: UploadRecords, large: LargeBodies
 ) -> tuple[GuardedWriter, CheckingWriter, ObjectMover | None]:
     """The writer that counts, the one that everything asks, and what renames objects where the bucket can."""
     config, client, s3 = mount.writing, shared.connection.client, mount.s3
-    by_crt = CrtWriter(shared.connection.reader.requests, client, s3, config.objects)
+    by_crt = CrtWriter(shared.connection.reader.requests, client, s3, config.objects, large)
     limits = WriteGuardConfig(mount.guard.deadline_s, mount.guard.max_gets, mount.guard.max_gets)
     guarded = GuardedWriter(by_crt, limits, bucket=s3.location.bucket)
     last = guarded.through(S3Writer(client, s3, config.objects))
@@ -104,7 +105,8 @@ def writing(mount: MountConfig, shared: Shared) -> Writing:
     policy = replace(config.policy, paths=shared.policies)
     spool = Spool(config.spool, shared.spool_threads, prefix=mount.s3.location.prefix)
     records = UploadRecords(spool, time.time)
-    guarded, writer, mover = _writer(mount, shared, records)
+    large = LargeBodies(shared.connection.reader.requests, config.objects.checksums)
+    guarded, writer, mover = _writer(mount, shared, records, large)
     room = WriteRoom(shared.budget)
     counts = StreamStatistics()
     streams = StreamTools(writer, room, shared.nursery, config.part_size, counts, _remember_on(shared.disk))
@@ -135,11 +137,13 @@ def writing(mount: MountConfig, shared: Shared) -> Writing:
     statistics: dict[str, Callable[[], object]] = {
         "writes": guarded.statistics,
         "uploads": lambda: counts,
+        "large bodies": large.statistics,
         "recorded uploads": records.statistics,
         "files being written": drafts.statistics,
         "names": names.statistics,
         "write memory": room.statistics,
         "local names": shared.tree.cache.local.statistics,
     }
+    shared.nursery.start_soon(large.rest)
     shared.nursery.start_soon(partial(left.at_start, is_aborting=config.aborts_uploads))
     return Writing(files, names, drafts, guarded.attempts, records, left, shared.tree.handles, statistics)

@@ -37,8 +37,7 @@ class Draft:
 
     Args:
         base: the version it replaces or begins as; None for a new file.
-        is_empty: it begins with nothing, whatever the base has.
-        is_in_order: it is to be written from its start to its end, so if it is empty it is streamed.
+        is_empty: it begins with nothing, whatever the base has.  is_in_order: so it is written, and streamed if empty.
         is_exclusive: a new one that somebody else made first is `AlreadyExists`, not `ObjectChanged`.
         recovered: content that another daemon had acknowledged, and its mark.
 
@@ -84,10 +83,8 @@ class Draft:
         """Whether its parts go to S3 while it is written."""
         return self._content.is_stream
 
-    @property
-    def where(self) -> str:
-        """The spool's file."""
-        return self._content.spooled.where
+    def __str__(self) -> str:
+        return f"{self.key!r} ({self._content.spooled.where})"
 
     # -- changing and reading it ----------------------------------------------------------------
 
@@ -96,6 +93,13 @@ class Draft:
         async with self._lock:
             await self._changing()
             await self._content.write(offset, data)
+
+    def append_nowait(self, offset: int, data: bytes) -> bool:
+        """As `write`, where it is in order and need not wait; else False, and nothing was done."""
+        if self._lock.locked() or self.is_acknowledged or not self._content.append_nowait(offset, data):
+            return False
+        self._touch()
+        return True
 
     async def append(self, data: bytes | memoryview) -> int:
         """Bytes at the end, wherever that is; returns where it was.  Raises as `write`."""
@@ -143,9 +147,7 @@ class Draft:
     async def fsync(self) -> None:
         """S3 has the file as it is now, whole; nothing if it had.
 
-        Raises:
-            AlreadyExists, ObjectChanged: somebody else made it, and it `is_exclusive`; or wrote it.
-            StoreError: it could not be written.
+        Raises AlreadyExists: somebody else made it, and it `is_exclusive`; ObjectChanged: or wrote it; StoreError.
         """
         async with self._lock:
             await self._publish()

@@ -45,8 +45,7 @@ class DraftTools:
     Attributes:
         clock: seconds since the epoch.
         keeps_streamed: whether parts that were sent go to the spool, too.
-        watch: is told what becomes of drafts.
-        stamps: know what programs set of files.
+        watch: is told what becomes of drafts.  stamps: know what programs set of files.
         losses: what could not be saved.
     """
 
@@ -133,6 +132,12 @@ class DraftContent:
                 pass  # the spool may have it
         await self.leave_stream()
         await self.spooled.write(offset, [data])
+
+    def append_nowait(self, offset: int, data: bytes) -> bool:
+        """As `write`, where that is the end of a stream and it need not wait; else False, and nothing was done."""
+        stream = self._stream
+        is_next = stream is not None and stream.published is None and stream.size == offset
+        return stream is not None and is_next and stream.append_nowait(data)
 
     async def _end_published(self) -> None:
         """What comes after the last published byte is appended to the object, not sent in an upload that copies it."""

@@ -129,8 +129,7 @@ class FileWrites:
     async def settle(self, ino: int) -> None:
         """Who opens a file to read it finds in S3 what was acknowledged; others may be told that it is there.
 
-        Raises:
-            StoreError: it could not be written.
+        Raises StoreError: it could not be written.
         """
         draft = await self._drafts.open_to_read(self._tree.inodes.get(ino).key)
         if draft is not None:
@@ -144,16 +143,20 @@ class FileWrites:
         return is_plain
 
     async def release(self, handle: int) -> None:
-        """A handle is gone.
-
-        Raises:
-            BadHandle, and as `Drafts.release`.
-        """
+        """A handle is gone.  Raises BadHandle, and as `Drafts.release`."""
         file = self._tree.handles.release(handle)
         if isinstance(file, WriteHandle):
             await self._drafts.release(file.draft)
 
     # -- content --------------------------------------------------------------------------------
+
+    def append_nowait(self, handle: int, offset: int, data: bytes) -> bool:
+        """As `write`, of what is written in order, where that need not wait; else False, and nothing was done."""
+        file = self._tree.handles.peek(handle)
+        if not isinstance(file, WriteHandle) or file.is_append or not file.draft.append_nowait(offset, data):
+            return False
+        self._written.wrote(file.draft)
+        return True
 
     async def write(self, handle: int, offset: int, data: bytes) -> None:
         """Bytes of an open file.

@@ -85,9 +85,8 @@ class StreamedPart:
         """Bytes it still takes."""
         return self.limit - self._length
 
-    async def append(self, data: memoryview) -> None:
-        """More bytes, no more than there is room for; waits for memory."""
-        await self._allowance.take(len(data))
+    def append(self, data: memoryview) -> None:
+        """More bytes, no more than there is room for; the allowance has them."""
         if self._buffer is None:
             raise ValueError(f"part {self.number} takes no more bytes")
         self._buffer.append(data)
@@ -166,3 +165,10 @@ class StreamedPart:
             raise ValueError(f"part {self.number} has {self._buffer.size} bytes of {self._length}")
         if self._buffer is None and self._source is None and not self.is_sent:
             raise ValueError(f"part {self.number} is neither here nor in S3")
+
+
+def covering(parts: list[StreamedPart], span: ByteRange) -> list[StreamedPart] | None:
+    """Those of a range; None when one is not here."""
+    found = [part for part in parts if part.span.overlaps(span)]
+    covered = sum(part.span.intersection(span).length for part in found if part.is_here)
+    return found if covered == span.length else None

@@ -79,7 +79,7 @@ class Settler:
 
     def _note_refusal(self, draft: Draft, error: S3MountError) -> None:
         self.refused += 1
-        log.error("what was appended to %r stays in %s and is not in S3: %s", draft.key, draft.where, error)
+        log.error("what was appended to %s is kept there, and is not in S3: %s", draft, error)
 
 
 async def recovered(tools: DraftTools, is_known: Callable[[str], bool]) -> list[Draft]:

@@ -28,7 +28,7 @@ from s3mount.core.ranges import ByteRange
 from s3mount.core.uploads import MAX_PARTS, MIN_PART, next_part_size, plan_parts, uniform_part_size
 from s3mount.errors import NotKept, ObjectTooLarge, StoreError
 from s3mount.fs.part_sender import Begin, PartSender, StreamTools
-from s3mount.fs.parts import StreamedPart
+from s3mount.fs.parts import StreamedPart, covering
 from s3mount.fs.write_room import Allowance
 from s3mount.store.writing import PLAIN, Attributes, Body, Condition, Written
 from s3mount.units import MIB
@@ -37,8 +37,7 @@ from s3mount.units import MIB
 Stow = Callable[[StreamedPart], Awaitable[None]]
 #: Parts that S3 has and that stay in memory: the first, whose header is patched, and the newest.
 _KEPT = 2
-#: One step of filling with zeros.
-_ZEROS = bytes(1 * MIB)
+_ZEROS = bytes(1 * MIB)  #: One step of filling.
 
 
 class StreamingWriter:
@@ -68,20 +67,31 @@ class StreamingWriter:
     # -- writing --------------------------------------------------------------------------------
 
     async def append(self, data: bytes | memoryview) -> None:
-        """Bytes at the end; waits for memory, so S3's speed is the writer's.
-
-        Raises:
-            StoreError: a part could not be sent; nothing can any more.
-        """
+        """Bytes at the end; waits for memory, so S3's speed is the writer's.  Raises StoreError, then for good."""
         view = memoryview(data)
         while view:
             part = self._open_part()
-            piece = view[: part.room]
-            await part.append(piece)
-            self.size += len(piece)
-            view = view[len(piece) :]
-            if part.room == 0 and (part.number > 1 or self.declared > self.size):
-                self._sender.start(part)
+            await self._allowance.take(min(part.room, len(view)))
+            view = self._put(part, view)
+
+    def append_nowait(self, data: bytes | memoryview) -> bool:
+        """As `append`, where it need not wait; else False, and nothing was done."""
+        self.raise_failure()
+        is_short = 0 < len(self._parts) < MAX_PARTS - 1 and len(data) <= MIN_PART  # it needs one part more at most
+        if not (is_short and self._allowance.take_nowait(len(data))):
+            return False
+        view = memoryview(data)
+        while view:
+            view = self._put(self._open_part(), view)
+        return True
+
+    def _put(self, part: StreamedPart, view: memoryview) -> memoryview:
+        piece = view[: part.room]
+        part.append(piece)
+        self.size += len(piece)
+        if part.room == 0 and (part.number > 1 or self.declared > self.size):
+            self._sender.start(part)
+        return view[len(piece) :]
 
     def _open_part(self) -> StreamedPart:
         """The part that takes the next byte."""
@@ -119,7 +129,7 @@ class StreamingWriter:
         """
         self.raise_failure()
         span = ByteRange(offset, offset + len(data))
-        parts = self._covering(span)
+        parts = covering(self._parts, span)
         if parts is None or span.stop > self.size:
             raise NotKept(f"bytes {span.start} to {span.stop} of {self._key!r} are in S3 and not here any more")
         view = memoryview(data)
@@ -138,12 +148,6 @@ class StreamingWriter:
         """See `StreamedPart.stow`, of all parts."""
         for part in self._parts:
             await part.stow(write)
-
-    def _covering(self, span: ByteRange) -> list[StreamedPart] | None:
-        """The parts of a range; None when one is not here."""
-        parts = [part for part in self._parts if part.span.overlaps(span)]
-        covered = sum(part.span.intersection(span).length for part in parts if part.is_here)
-        return parts if covered == span.length else None
 
     @property
     def has_begun(self) -> bool:
@@ -233,7 +237,7 @@ class StreamingWriter:
         self._parts = []
 
     def check_invariants(self) -> None:
-        """Raises ValueError when an invariant of the module does not hold."""
+        """Raises ValueError when an invariant does not hold."""
         at = 0
         for number, part in enumerate(self._parts, 1):
             part.check_invariants()

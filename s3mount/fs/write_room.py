@@ -8,8 +8,9 @@ wait for each other for ever, and readers with them: programs that read while th
     is first no longer when the share is enough again
     bytes that S3 has and that are kept for patches and reads go as soon as anybody waits, the oldest first
 
-What is to be kept on disk for those is offered first, and stays in memory while that is half of the share: a file of
-less never touches the disk.  Of what is more the oldest goes to the disk, beside the writer, and is kept from then on.
+What is to be kept on disk for those is offered first, and stays in memory while half of the share is left, or as much
+as parts on their way need: a file of less never touches the disk.  Of what is more the oldest goes to the disk, beside
+the writer, and is kept from then on.
 
 INVARIANT: `used` is the sum of what the allowances hold, kept bytes included, and drawn from the byte budget.
 INVARIANT: only the first writer waits for nobody but the budget, and the budget holds its part beside the share.
@@ -22,6 +23,10 @@ from dataclasses import dataclass
 import trio
 
 from s3mount.fs.budget import ByteBudget
+from s3mount.units import MIB
+
+#: Bytes that writers fill and send meanwhile, at 20 ms and 10 Gbit/s with a disk that takes a second for them.
+_ON_THE_WAY = 512 * MIB
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,7 @@ class WriteRoom:
         self.share = budget.total // 2
         #: A part larger than that could never be whole: half of what the share leaves, so that readers have some.
         self.largest_part = budget.total // 4
+        self._idle = self.share - min(self.share // 2, _ON_THE_WAY)
         self._used = 0
         self._first: Allowance | None = None
         self._changed = trio.lowlevel.ParkingLot()
@@ -85,11 +91,22 @@ class WriteRoom:
             if not is_taken:
                 self._shrink(n_bytes)
 
-    def _may_take(self, allowance: "Allowance", n_bytes: int) -> bool:
+    def take_nowait(self, n_bytes: int) -> bool:
+        """Take bytes for a writer if nobody has to wait for anything; returns whether they were."""
+        if not self._has(n_bytes) or not self._budget.acquire_nowait(n_bytes, for_demand=True):
+            return False
+        self._used += n_bytes
+        return True
+
+    def _has(self, n_bytes: int) -> bool:
+        """Whether the share has room for more, if need be in place of what is kept."""
         while self._kept and self._used + n_bytes > self.share:
             self._drop(next(iter(self._kept)))
         self._send_away(n_bytes)
-        if self._used + n_bytes <= self.share:
+        return self._used + n_bytes <= self.share
+
+    def _may_take(self, allowance: "Allowance", n_bytes: int) -> bool:
+        if self._has(n_bytes):
             return True
         if self._first is None:
             self._first = allowance
@@ -119,8 +136,8 @@ class WriteRoom:
             self._send_away(0)
 
     def _send_away(self, more: int) -> None:
-        """Let the oldest go that is offered, as long as with `more` bytes the share is more than half full."""
-        while self._offered and self._used + more - self._going > self.share // 2:
+        """Let the oldest go that is offered, as long as with `more` bytes there is too little left of the share."""
+        while self._offered and self._used + more - self._going > self._idle:
             owner = next(iter(self._offered))
             n_bytes, start = self._offered.pop(owner)
             self._leaving[owner] = n_bytes
@@ -178,6 +195,12 @@ class Allowance:
         """Hold more; waits until it may.  A few MiB at most: what one write brings."""
         await self._room.take(self, n_bytes)
         self.held += n_bytes
+
+    def take_nowait(self, n_bytes: int) -> bool:
+        """Hold more, if that needs no waiting; returns whether it is held."""
+        is_taken = self._room.take_nowait(n_bytes)
+        self.held += n_bytes if is_taken else 0
+        return is_taken
 
     def give(self, n_bytes: int) -> None:
         """Hold less."""

@@ -66,8 +66,10 @@ class WritingOperations(Operations):
             return to_entry(await self._files.make(parent_inode, name, made(mode, ctx), ctx.pid))
 
     async def write(self, fh: FileHandleT, off: int, buf: bytes) -> int:
-        with self._boundary.guard("write", fh, 0, off), self._boundary.waiting():
-            await self._files.write(fh, off, buf)
+        with self._boundary.guard("write", fh, 0, off):
+            if not self._files.append_nowait(fh, off, buf):
+                with self._boundary.waiting():
+                    await self._files.write(fh, off, buf)
             return self._callers.taken(fh, len(buf))
 
     async def flush(self, fh: FileHandleT) -> None:

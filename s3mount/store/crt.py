@@ -161,4 +161,4 @@ async def crt_reader(
         retry_config=S3RetryConfig(retry_mode=S3RetryMode.NONE),  # store.retries repeats, and sees each failure
         connect_timeout_ms=CONNECT_TIMEOUT_S * 1000,
     )
-    yield CrtReader(CrtRequests(client, endpoint, credentials, s3, transit), s3)
+    yield CrtReader(CrtRequests(client, endpoint, credentials, s3, transit, ca_bundle), s3)

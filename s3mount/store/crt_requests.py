@@ -9,6 +9,7 @@
 import math
 
 import trio
+from awscrt.auth import AwsSigningConfig
 from awscrt.http import HttpHeaders, HttpRequest
 from awscrt.s3 import S3ChecksumConfig, S3Client, S3RequestType
 
@@ -39,14 +40,22 @@ class CrtRequests:
     Attributes:
         transit: what is on its way.
         endpoint: where the requests go.
+        ca_bundle: the PEM file that is trusted there; None for the system's.
     """
 
     def __init__(
-        self, client: S3Client, endpoint: Endpoint, credentials: KeySource | None, s3: S3Config, transit: Transit
+        self,
+        client: S3Client,
+        endpoint: Endpoint,
+        credentials: KeySource | None,
+        s3: S3Config,
+        transit: Transit,
+        ca_bundle: str | None = None,
     ) -> None:
         self._client = client
         self.transit = transit
         self.endpoint = endpoint
+        self.ca_bundle = ca_bundle
         self._sessions = credentials if isinstance(credentials, SessionSource) else None
         service = "s3" if self._sessions is None else SERVICE
         self._signer = None if credentials is None else Signer(credentials, endpoint.region, service)
@@ -71,8 +80,7 @@ class CrtRequests:
         Raises:
             StoreError: S3 or the network refused.
         """
-        request = HttpRequest(_REQUESTS[operation][1], path, HttpHeaders([*self._headers, *headers]))
-        return await self._send(operation, request, key, n_bytes, arrival)
+        return await self._send(operation, self.request(operation, path, headers), key, n_bytes, arrival)
 
     async def send_body(
         self,
@@ -86,8 +94,9 @@ class CrtRequests:
         """A request with a body, in one go; see `send`."""
         n_bytes = size_of(body)
         length = ("Content-Length", str(n_bytes))
-        stream = PieceStream(body) if n_bytes else None
-        request = HttpRequest(_REQUESTS[operation][1], path, HttpHeaders([*self._headers, length, *headers]), stream)
+        request = self.request(operation, path, [length, *headers])
+        if n_bytes:
+            request.body_stream = PieceStream(body)
         return await self._send(operation, request, key, min(n_bytes, self.transit.total), None, checksum)
 
     async def _send(
@@ -99,9 +108,7 @@ class CrtRequests:
         arrival: Arrival | None,
         checksum: S3ChecksumConfig | None = None,
     ) -> Transfer:
-        signing = None if self._signer is None else await self._signer.config()
-        if self._sessions is not None and self._sessions.newest is not None:
-            request.headers.set(TOKEN_HEADER, self._sessions.newest.session_token)
+        signing = await self.signing_of(request)
         taken = await self._enter(n_bytes, arrival)
         transfer = Transfer(trio.lowlevel.current_trio_token(), lambda: self.transit.leave(taken))
         transfer.request = self._client.make_request(
@@ -117,13 +124,31 @@ class CrtRequests:
         )
         await transfer.wait()
         if transfer.failure is not None:
-            context = {"bucket": self._bucket, "key": key, "operation": operation}
-            error: StoreError = transfer.failure(**context)
-            if self._sessions is not None and isinstance(error, BadCredentials | ExpiredCredentials):
-                self._sessions.newest = None  # S3 knows it no more; asked again, it is another
-                error = StoreFailure(error.message, **context)
-            raise error
+            raise self.refused(transfer.failure(operation=operation), key, operation)
         return transfer
+
+    def request(self, operation: str, path: str, headers: list[tuple[str, str]]) -> HttpRequest:
+        """What is sent, but for its body and signature."""
+        return HttpRequest(_REQUESTS[operation][1], path, HttpHeaders([*self._headers, *headers]))
+
+    async def signing_of(self, request: HttpRequest) -> AwsSigningConfig | None:
+        """How to sign a request that is sent now; None for not at all.  A session's token is added to its headers.
+
+        Raises:
+            StoreError: see `KeySource.refresh`.
+        """
+        signing = None if self._signer is None else await self._signer.config()
+        if self._sessions is not None and self._sessions.newest is not None:
+            request.headers.set(TOKEN_HEADER, self._sessions.newest.session_token)
+        return signing
+
+    def refused(self, error: StoreError, key: str, operation: str) -> StoreError:
+        """The error of a request as it is to be raised, with bucket, key and operation."""
+        error.locate(self._bucket, key, operation)
+        if self._sessions is None or not isinstance(error, BadCredentials | ExpiredCredentials):
+            return error
+        self._sessions.newest = None  # S3 knows it no more; asked again, it is another
+        return StoreFailure(error.message, bucket=self._bucket, key=key, operation=operation)
 
     async def _enter(self, n_bytes: int, arrival: Arrival | None) -> int:
         """Wait for memory; meanwhile the request is not sent, and must not be taken for one that S3 keeps waiting."""

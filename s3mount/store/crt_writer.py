@@ -1,8 +1,9 @@
-"""Bodies and copies of objects by the AWS CRT, on C threads; everything else that changes a bucket by aiobotocore.
+"""Small bodies and copies of objects by the AWS CRT, on C threads; large bodies by threads of ours
+(`store.large_bodies`); everything else that changes a bucket by aiobotocore.
 
-Measured: benchmarks/upload.py, docs/decisions/0035-bodies-by-the-crt.md.  The CRT reads a body once, into memory of its
-own (`store.transit` counts it), computes the checksum there, and sends the body unsigned: the checksum is signed, and
-proves more.  A copy has no body, but a renamed directory is a thousand of them.
+Measured: benchmarks/upload.py, docs/decisions/0035-bodies-by-the-crt.md and 0062-large-bodies-by-threads.md.  The CRT
+reads a body once, into memory of its own (`store.transit` counts it), computes the checksum there, and sends the body
+unsigned: the checksum is signed, and proves more.  A copy has no body, but a renamed directory is a thousand of them.
 """
 
 from typing import Any
@@ -14,6 +15,7 @@ from s3mount.core.attrs import ObjectId, ObjectStat
 from s3mount.errors import ObjectChanged, ObjectNotFound
 from s3mount.store.copy_xml import parse_copy
 from s3mount.store.crt_requests import CrtRequests
+from s3mount.store.large_bodies import LargeBodies
 from s3mount.store.s3_writer import S3Writer, as_refusal, quoted
 from s3mount.store.session import S3Config
 from s3mount.store.write_config import WriteConfig
@@ -38,11 +40,15 @@ class CrtWriter(S3Writer):
 
     Args:
         client: of aiobotocore, open; the owner closes it.
+        large: None to let the CRT send all bodies.
     """
 
-    def __init__(self, requests: CrtRequests, client: Any, s3: S3Config, config: WriteConfig) -> None:
+    def __init__(
+        self, requests: CrtRequests, client: Any, s3: S3Config, config: WriteConfig, large: LargeBodies | None = None
+    ) -> None:
         super().__init__(client, s3, config)
         self._requests = requests
+        self._large = large
         self._is_directory = s3.location.is_directory_bucket
         self._checksum_header = f"x-amz-checksum-{config.checksums}"
         self._crt_checksum = None
@@ -58,12 +64,10 @@ class CrtWriter(S3Writer):
         headers = self._headers(attributes, condition)
         path = self._requests.endpoint.path(key)
         try:
-            transfer = await self._requests.send_body(
-                "PutObject", path, list(headers.items()), key, body, self._crt_checksum
-            )
+            answered = await self._send("PutObject", path, list(headers.items()), key, body)
         except (ObjectChanged, ObjectNotFound) as error:
             raise as_refusal(error, condition) from error
-        return Written(ObjectId(key, transfer.etag))
+        return Written(ObjectId(key, answered.get("etag", "")))
 
     async def copy(
         self, source: ObjectStat, key: str, condition: Condition = ANYTHING, attributes: Attributes | None = None
@@ -93,8 +97,16 @@ class CrtWriter(S3Writer):
         """See `Writer.upload_part`."""
         query = f"?partNumber={number}&uploadId={quote(upload.upload_id, safe='')}"
         path = self._requests.endpoint.path(upload.key) + query
-        transfer = await self._requests.send_body("UploadPart", path, [], upload.key, body, self._crt_checksum)
-        return Part(number, transfer.etag, size_of(body), transfer.headers.get(self._checksum_header, ""))
+        answered = await self._send("UploadPart", path, [], upload.key, body)
+        return Part(number, answered.get("etag", ""), size_of(body), answered.get(self._checksum_header, ""))
+
+    async def _send(
+        self, operation: str, path: str, headers: list[tuple[str, str]], key: str, body: Body
+    ) -> dict[str, str]:
+        """A body on its way; the headers of the answer."""
+        if self._large is not None and size_of(body) >= self._large.least:
+            return await self._large.send(operation, path, headers, key, body)
+        return (await self._requests.send_body(operation, path, headers, key, body, self._crt_checksum)).headers
 
     def _headers(self, attributes: Attributes, condition: Condition) -> dict[str, str]:
         metadata = {f"x-amz-meta-{name}": value for name, value in attributes.metadata.items()}

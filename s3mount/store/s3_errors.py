@@ -1,10 +1,12 @@
-"""What botocore and the CRT say → `errors.*`, in one table.
+"""What botocore, the CRT and sockets say → `errors.*`, in one table.
 
 The code in S3's answer decides, and the HTTP status where there is no code (a HEAD has no body).
 Source of the codes: Amazon S3 API Reference, "Error responses".
 """
 
 import re
+import socket
+import ssl
 from collections.abc import Mapping
 from http import HTTPStatus
 
@@ -112,6 +114,15 @@ _BY_CRT_NAME: tuple[tuple[str, type[errors.StoreError], str], ...] = (
     ("AWS_IO", errors.StoreFailure, "the connection broke"),
 )
 
+#: What sockets and the standard library's HTTP raise; the first that matches counts.
+_BY_SOCKET: tuple[tuple[type[Exception], type[errors.StoreError], str], ...] = (
+    (ssl.SSLCertVerificationError, errors.UntrustedCertificate, "the server's certificate is not trusted"),
+    (socket.gaierror, errors.StoreUnreachable, "the host name cannot be resolved"),
+    (ConnectionRefusedError, errors.StoreUnreachable, "the connection was refused"),
+    (AwsCrtError, errors.NoCredentials, "the request could not be signed"),
+    (Exception, errors.StoreFailure, "the connection broke"),
+)
+
 _XML_CODE = re.compile(rb"<Code>([^<]{1,128})</Code>")
 _XML_MESSAGE = re.compile(rb"<Message>([^<]{0,512})</Message>")
 _XML_REGION = re.compile(rb"<Region>([a-z0-9-]{1,64})</Region>")
@@ -188,6 +199,12 @@ def from_crt(
         if name.startswith(prefix):
             return ours(f"{meaning} ({name})", **context)
     return errors.StoreFailure(f"the request failed ({name})", **context)
+
+
+def from_socket(error: Exception) -> errors.StoreError:
+    """Our error for what sockets raised in place of an answer."""
+    ours, meaning = next((ours, meaning) for kind, ours, meaning in _BY_SOCKET if isinstance(error, kind))
+    return ours(f"{meaning}: {error}" if str(error) else f"{meaning} ({type(error).__name__})")
 
 
 def from_answer(code: str, message: str, status: int, *, region: str = "", **context: str) -> errors.StoreError:

@@ -31,7 +31,7 @@ from s3mount.store.signing import PROVIDER_ERRORS, CredentialSource
 DEFAULT_REGION = "us-east-1"
 #: Seconds; S3 connects within milliseconds or not at all, and ten attempts follow.
 CONNECT_TIMEOUT_S = 5
-_READ_TIMEOUT_S = 30
+READ_TIMEOUT_S = 30
 #: Where distributions keep their CA bundle when OpenSSL's own default is elsewhere.
 _SYSTEM_BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 
@@ -161,7 +161,7 @@ class S3Session:
             http_session_cls=HttpxSession,
             signature_version=self._signature_version,
             connect_timeout=CONNECT_TIMEOUT_S,
-            read_timeout=_READ_TIMEOUT_S,
+            read_timeout=READ_TIMEOUT_S,
             max_pool_connections=64,
             user_agent_extra=f"s3mount/{__version__}",
             retries={"mode": "standard", "total_max_attempts": 1},  # store.retries repeats

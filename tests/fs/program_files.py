@@ -193,7 +193,8 @@ class FileSteps:
         file, content = handle.file, data(seed, length)
         if handle.how == "a":
             offset, file.is_late = len(file.content), True
-        await self._here.files.write(handle.number, offset, content)
+        if not self._here.files.append_nowait(handle.number, offset, content):
+            await self._here.files.write(handle.number, offset, content)
         file.write(offset, content)
 
     async def _ftruncate(self, handle: _Handle, size: int) -> None:

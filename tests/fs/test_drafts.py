@@ -23,7 +23,9 @@ from tests.fs.write_harness import PART, Writing, failing, ramp, writing
 
 async def fill(draft: Draft, length: int, step: int = 1 * MIB) -> None:
     for start in range(0, length, step):
-        await draft.write(start, ramp(start, min(step, length - start)))
+        data = ramp(start, min(step, length - start))
+        if not draft.append_nowait(start, data):
+            await draft.write(start, data)
 
 
 def left_in(directory: Path) -> list[Path]:

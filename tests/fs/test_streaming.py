@@ -1,7 +1,5 @@
 """A stream over a bucket in memory: whole or not at all, at the cost of its parts, within its memory."""
 
-from collections.abc import Callable
-
 import pytest
 import trio
 import trio.testing
@@ -10,10 +8,8 @@ from hypothesis import strategies as st
 
 from s3mount.core.ranges import ByteRange
 from s3mount.errors import AlreadyExists, NotKept, ObjectChanged, StoreError, StoreFailure
-from s3mount.fs.budget import ByteBudget
 from s3mount.fs.parts import StreamedPart
 from s3mount.fs.streaming import StreamingWriter
-from s3mount.fs.write_room import Allowance, WriteRoom
 from s3mount.store.writing import ANYTHING, NEW, Body, Condition
 from s3mount.units import KIB, MIB
 from tests.fs.write_harness import PART, Streams, failing, ramp, streams
@@ -21,8 +17,9 @@ from tests.fs.write_harness import PART, Streams, failing, ramp, streams
 
 async def write(stream: StreamingWriter, length: int, step: int = 1 * MIB) -> None:
     stop = stream.size + length
-    for start in range(stream.size, stop, step):
-        await stream.append(ramp(start, min(step, stop - start)))
+    for number, start in enumerate(range(stream.size, stop, step)):
+        if number % 2 or not stream.append_nowait(ramp(start, min(step, stop - start))):
+            await stream.append(ramp(start, min(step, stop - start)))
         stream.check_invariants()
 
 
@@ -244,27 +241,6 @@ async def test_memory_of_one_that_rests_is_for_another() -> None:
         assert made.content("b") == ramp(0, 20 * PART)
         await one.abort()
         await other.abort()
-
-
-async def test_what_was_kept_first_goes_first() -> None:
-    """Of bytes that may be dropped the oldest go first, also when the younger are told of again meanwhile."""
-    room = WriteRoom(ByteBudget(8 * MIB))
-    allowance, dropped = Allowance(room), []
-
-    def dropping(name: str) -> Callable[[], None]:
-        def drop() -> None:
-            dropped.append(name)
-            allowance.give(1 * MIB)
-
-        return drop
-
-    await allowance.take(3 * MIB)
-    for name in ("old", "young", "old"):
-        room.keep(name, 1 * MIB, dropping(name))
-        room.check_invariants()
-    await allowance.take(2 * MIB)
-    assert dropped == ["old"]
-    room.check_invariants()
 
 
 async def test_the_size_first() -> None:

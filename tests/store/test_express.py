@@ -49,10 +49,10 @@ async def express(**changes: object) -> AsyncIterator[Express]:
     with directory_bucket(**changes) as (server, bucket):
         s3 = config(NAME, server.url)
         async with connect(s3, CRT) as connection:
-            writer = writer_of(connection, s3, "crt")
             retries = Retries(Patience(60.0, window_s=0.0, max_attempts=3), chance=lambda: 0.0)
-            mover = ObjectMover(connection.client, s3, writer, Attempts(NAME, 60.0), retries)
-            yield Express(server, bucket, connection, writer, mover)
+            with writer_of(connection, s3, "crt") as writer:
+                mover = ObjectMover(connection.client, s3, writer, Attempts(NAME, 60.0), retries)
+                yield Express(server, bucket, connection, writer, mover)
 
 
 def sent(server: Scripted, header: str) -> list[Call]:

@@ -1,7 +1,10 @@
-"""Every way in which S3, botocore and the CRT report a failure becomes one of our own errors."""
+"""Every way in which S3, botocore, the CRT and sockets report a failure becomes one of our own errors."""
 
+import re
+import socket
 import string
 from collections.abc import Iterator
+from http.client import RemoteDisconnected
 
 import pytest
 from awscrt.exceptions import AwsCrtError
@@ -10,7 +13,7 @@ from botocore.parsers import ResponseParserError
 
 from s3mount import errors
 from s3mount.store import s3_errors
-from s3mount.store.s3_errors import from_answer, from_botocore, from_crt
+from s3mount.store.s3_errors import from_answer, from_botocore, from_crt, from_socket
 from tests.support.proxy import error_answer
 
 CONTEXT = {"bucket": "bucket", "key": "key", "operation": "GetObject"}
@@ -296,3 +299,18 @@ def test_a_foreign_exception_from_the_crt_is_a_failure() -> None:
     found = from_crt(ValueError("odd"), None, None, None, **CONTEXT)
     assert type(found) is errors.StoreFailure
     assert "odd" in str(found)
+
+
+def test_what_sockets_raise() -> None:
+    """Each has a kind and says what it was, with its class where it has no words of its own."""
+    expected = {
+        socket.gaierror(-2, "Name or service not known"): (errors.StoreUnreachable, "cannot be resolved"),
+        ConnectionRefusedError(111, "Connection refused"): (errors.StoreUnreachable, "was refused"),
+        TimeoutError("timed out"): (errors.StoreFailure, "broke: timed out"),
+        RemoteDisconnected(): (errors.StoreFailure, r"broke \(RemoteDisconnected\)"),
+        crt_error("AWS_AUTH_SIGNING_NO_CREDENTIALS"): (errors.NoCredentials, "could not be signed"),
+    }
+    for error, (kind, text) in expected.items():
+        found = from_socket(error)
+        assert type(found) is kind
+        assert re.search(text, str(found))

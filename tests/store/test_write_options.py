@@ -25,6 +25,12 @@ PART = 5 * MIB
 CHECKSUMS = ("ChecksumCRC32C", "ChecksumCRC64NVME")
 
 
+@pytest.fixture(params=("aiobotocore", "crt", "large"))
+def client(request: pytest.FixtureRequest) -> str:
+    """Which way bodies take."""
+    return str(request.param)
+
+
 def head(bucket: WriterBucket, key: str) -> dict[str, Any]:
     """What another client is told, checksums included."""
     assert bucket.server is not None
@@ -155,7 +161,8 @@ async def test_a_lost_answer_of_a_server_is_recognised(front: Front, client: str
     front.proxy.decide = decide
     s3 = config(front.name, front.proxy.url)
     async with connect(s3, CRT) as connection:
-        written = await writer_of(connection, s3, client).put("object", [b"content"], NEW)
+        with writer_of(connection, s3, client) as writer:
+            written = await writer.put("object", [b"content"], NEW)
     assert puts == 2
     found = front.server.client.get_object(Bucket=front.name, Key="object")
     assert found["Body"].read() == b"content"

@@ -1,4 +1,4 @@
-"""The contract of `store.writing`, written once: the fake, moto and SeaweedFS, by either client.
+"""The contract of `store.writing`, written once: the fake, moto and SeaweedFS, by each way that a body takes.
 
 Where a server deviates (versions: `constraints.txt`):
 
@@ -37,8 +37,8 @@ ODD_KEYS = (
         "fake",
         "guarded",
         "patient",
-        *(pytest.param(each, marks=pytest.mark.server) for each in ("moto-crt", "weed-crt", "weed-aiobotocore")),
-        "express-crt",
+        *(pytest.param(each, marks=pytest.mark.server) for each in ("moto-large", "weed-crt", "weed-aiobotocore")),
+        "express-large",
     ]
 )
 async def bucket(request: pytest.FixtureRequest, keys: None) -> AsyncIterator[WriterBucket]:

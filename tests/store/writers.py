@@ -1,7 +1,7 @@
 """Buckets to write to, for the store's tests: `writer` is ours, everything else is another client's."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
 
 from s3mount.core.backoff import Patience
@@ -9,6 +9,7 @@ from s3mount.errors import StoreFailure
 from s3mount.store.connect import Connection, connect
 from s3mount.store.crt_writer import CrtWriter
 from s3mount.store.guarded_writer import GuardedWriter, WriteGuardConfig
+from s3mount.store.large_bodies import LargeBodies
 from s3mount.store.patient_writer import PatientWriter
 from s3mount.store.retries import Retries
 from s3mount.store.s3_writer import S3Writer
@@ -55,14 +56,21 @@ class WriterBucket:
         return [each["Key"] for page in pages for each in page.get("Contents", ())]
 
 
-def writer_of(connection: Connection, s3: S3Config, client: str, writing: WriteConfig | None = None) -> PatientWriter:
-    """All by aiobotocore, or bodies by the CRT; the last attempt by aiobotocore, as a mount does it."""
+@contextmanager
+def writer_of(
+    connection: Connection, s3: S3Config, client: str, writing: WriteConfig | None = None
+) -> Iterator[PatientWriter]:
+    """All by aiobotocore, or bodies by the CRT or by threads; the last attempt by aiobotocore, as a mount does it."""
     writing = writing or WriteConfig()
-    last = S3Writer(connection.client, s3, writing)
-    first = CrtWriter(connection.reader.requests, connection.client, s3, writing) if client == "crt" else last
-    guarded = GuardedWriter(first, WriteGuardConfig(), bucket=s3.location.bucket)
-    patience = Patience(60.0, window_s=0.0, max_attempts=s3.max_attempts)
-    return PatientWriter(guarded, Retries(patience), guarded.through(last))
+    last = first = S3Writer(connection.client, s3, writing)
+    with closing(LargeBodies(connection.reader.requests, writing.checksums, least=0)) as large:
+        if client != "aiobotocore":
+            by_threads = large if client == "large" else None
+            first = CrtWriter(connection.reader.requests, connection.client, s3, writing, by_threads)
+        guarded = GuardedWriter(first, WriteGuardConfig(), bucket=s3.location.bucket)
+        patience = Patience(60.0, window_s=0.0, max_attempts=s3.max_attempts)
+        yield PatientWriter(guarded, Retries(patience), guarded.through(last))
+        large.check_invariants()
 
 
 @asynccontextmanager
@@ -73,8 +81,8 @@ async def server_bucket(
     name = server.make_bucket()
     s3 = config(name, server.url)
     async with connect(s3, CRT) as connection:
-        writer = writer_of(connection, s3, client, writing)
-        yield WriterBucket(writer, None, server, name, kind == "weed", kind == "moto")
+        with writer_of(connection, s3, client, writing) as writer:
+            yield WriterBucket(writer, None, server, name, kind == "weed", kind == "moto")
 
 
 @asynccontextmanager
@@ -83,7 +91,8 @@ async def express_bucket(client: str) -> AsyncIterator[WriterBucket]:
     with directory_bucket() as (server, directory):
         s3 = config(NAME, server.url)
         async with connect(s3, CRT) as connection:
-            yield WriterBucket(writer_of(connection, s3, client), None, None, NAME, directory=directory)
+            with writer_of(connection, s3, client) as writer:
+                yield WriterBucket(writer, None, None, NAME, directory=directory)
 
 
 def fake_bucket(kind: str) -> WriterBucket:
