@@ -20,7 +20,7 @@ from s3mount.store.crt_requests import CrtRequests
 from s3mount.store.crt_writer import CrtWriter
 from s3mount.store.large_bodies import LargeBodies
 from s3mount.store.session import Endpoint
-from s3mount.store.writing import WriteConfig
+from s3mount.store.write_config import WriteConfig
 from s3mount.units import KIB, MIB
 from tests.store.conftest import CRT, Front, config
 from tests.support.certificates import make_authority
