@@ -36,7 +36,7 @@ from s3mount.units import MIB
 
 #: From here on a thread costs less than the CRT's copies.
 LARGE = 1 * MIB
-#: Requests at once, each with a thread; more than the parts that memory for writers holds.
+#: Requests at once, each with a thread: 512 MiB of parts on their way; the others wait.
 _AT_ONCE = 64
 #: Seconds that a connection waits for its next request; S3 closes it not much later.
 _IDLE_S = 15.0
