@@ -47,7 +47,8 @@ class DirectoryChanges:
         path = await self._names.new_path(parent_ino, name, "mkdir", SEPARATOR)
         tree, key = self._names.tree, path + SEPARATOR
         if self._has_markers:
-            await self._mark(key)
+            with self._names.taking(path):
+                await self._mark(key)
         else:
             tree.cache.local.add_directory(key)
         tree.cache.made(path, None)

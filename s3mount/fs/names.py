@@ -4,7 +4,8 @@ What there is, is answered from the cache, as the look-up before the call was; t
 same is what the conditions of the requests are for.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -83,6 +84,15 @@ class Names:
         if await self.there(path) is not None:
             raise AlreadyExists("there is one", key=path, operation=what)
         return path
+
+    @contextmanager
+    def taking(self, path: str) -> Iterator[None]:
+        """While S3 is asked to make something: when it says that there is something, the next look-up finds it."""
+        try:
+            yield
+        except AlreadyExists:
+            self.tree.cache.drop(path)
+            raise
 
     async def retried(self, path: str, attempt: Callable[[], Awaitable[T]]) -> T:
         """Try again, when another host replaced what is under a path since it was looked up."""

@@ -153,7 +153,8 @@ class Namespace:
             raise IsADirectory(f"{inode.key!r} is a directory")
         suffix = inode.found.key.removeprefix(inode.key)  # of a symbolic link
         path = await self._names.new_path(parent_ino, name, "link", suffix)
-        found = await self._names.retried(inode.key, partial(self._link, inode, path + suffix))
+        with self._names.taking(path):
+            found = await self._names.retried(inode.key, partial(self._link, inode, path + suffix))
         return self._names.made(path, found)
 
     async def _link(self, inode: Inode, key: str) -> ObjectStat:

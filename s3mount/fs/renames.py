@@ -40,7 +40,8 @@ class Renames:
             _check(new_path, found, replaced, may_replace=may_replace)
         await self._names.removals.settle(new_path)
         if found is not None:
-            await self._files.rename(path, found, new_path, replaced, is_new=not may_replace)
+            with self._names.taking(new_path):
+                await self._files.rename(path, found, new_path, replaced, is_new=not may_replace)
             return
         await self._names.removals.settle(path)
         old_key, new_key = path + SEPARATOR, new_path + SEPARATOR

@@ -37,7 +37,8 @@ class Symlinks:
         if not 0 < len(target) <= MAX_TARGET:
             raise InvalidName(f"a link to {len(target)} bytes")
         path = await self._names.new_path(parent_ino, name, "symlink", SUFFIX)
-        written = await self._writer.put(link_key(path), [target], NEW)
+        with self._names.taking(path):
+            written = await self._writer.put(link_key(path), [target], NEW)
         mtime_s = int(self._clock()) if written.mtime_s is None else written.mtime_s
         self._remember(written.id, target)
         return self._names.made(path, ObjectStat(link_key(path), written.id.etag, len(target), mtime_s))

@@ -1,5 +1,6 @@
 """A directory that this mount makes many files in is listed now and then, in place of a LIST before each file."""
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,38 @@ async def test_a_link_or_directory_of_another_host_is_seen_at_once(autojump_cloc
             await tested.mkdir("d/dir")
         assert await tested.exists("d/theirs")
         assert await tested.exists("d/dir")
+
+
+@pytest.mark.parametrize(
+    ("theirs", "call"),
+    [
+        ("d/n/", lambda tested: tested.mkdir("d/n")),
+        ("d/n!s3mount-symlink", lambda tested: tested.symlink("d/n", "x")),
+        ("d/n", lambda tested: tested.link("d/0001", "d/n")),
+        ("d/n", lambda tested: tested.rename("d/0001", "d/n", may_replace=False)),
+    ],
+    ids=["mkdir", "symlink", "link", "rename"],
+)
+async def test_who_is_told_that_a_name_exists_finds_it(
+    autojump_clock: object, tmp_path: Path, theirs: str, call: Callable[[MountedNames], Awaitable[object]]
+) -> None:
+    """Who makes something a moment after another host did, and is told that it exists, finds it."""
+    store, is_time = FakeStore(), False
+
+    def other_host(_call: str, _key: str, _n: int) -> None:
+        if is_time:
+            store.put(theirs, b"")
+
+    async with namespace(store, tmp_path, metadata=MINIMAL, fault=other_host) as tested:
+        store.put("d/first", b"1")
+        for number in range(50):
+            await make(tested, number)
+        assert not await tested.exists("d/n")
+        is_time = True
+        with pytest.raises(AlreadyExists):
+            await call(tested)
+        is_time = False
+        assert await tested.exists("d/n")
 
 
 async def test_a_file_now_and_then_always_asks(autojump_clock: object, tmp_path: Path) -> None:
