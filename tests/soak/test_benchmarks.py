@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.mount, pytest.mark.server]
+pytestmark = [pytest.mark.mount, pytest.mark.server, pytest.mark.soak]
 
 _ROOT = Path(__file__).parents[2]
 
