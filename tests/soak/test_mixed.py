@@ -1,8 +1,8 @@
 """An hour of mixed work on mounts with a cache and --rw: memory and descriptors of all their processes stay the same.
 
-MIXED_SECONDS sets how long (default 600; of less than an hour, 3600, memory is printed and not judged), MIXED_SHARE what part of its
-time the program of each mount works.  One mount keeps its daemon to the end; the daemon of the other is replaced again
-and again.
+MIXED_SECONDS sets how long (default 600; of less than an hour, 3600, memory is printed and not judged), MIXED_SHARE
+what part of its time the program of each mount works.  One mount keeps its daemon to the end; the daemon of the other
+is replaced again and again.
 """
 
 import itertools
