@@ -1,7 +1,8 @@
 """Listings that are on their way, or that S3 was asked for ahead, while this mount changes what they list."""
 
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,22 @@ def store_of(*keys: str, keeps_directories: bool = False) -> FakeStore:
     for key in keys:
         store.put(key, b"" if key.endswith("/") else b"x")
     return store
+
+
+@asynccontextmanager
+async def asked(store: FakeStore, ask: Callable[[int], Awaitable[object]], ino: int) -> AsyncIterator[None]:
+    """The block runs while S3's answer to a question about an inode is on its way; leaves when it has arrived."""
+
+    async def question() -> None:
+        with contextlib.suppress(StaleInode):
+            await ask(ino)
+
+    async with trio.open_nursery() as nursery:
+        store.late_s = LATE_S
+        nursery.start_soon(question)
+        await trio.sleep(LATE_S / 2)
+        store.late_s = 0.0
+        yield
 
 
 CHANGES: dict[str, tuple[Callable[[MountedNames], Awaitable[object]], list[str]]] = {
@@ -179,15 +196,7 @@ async def test_a_question_from_before_a_directory_was_removed(tmp_path: Path, au
         ino = (await here.mounted.walk("d")).ino
         await trio.sleep(2.0)
 
-        async def open_directory() -> None:
-            with contextlib.suppress(StaleInode):
-                await here.mounted.fs.opendir(ino)
-
-        async with trio.open_nursery() as nursery:
-            store.late_s = LATE_S
-            nursery.start_soon(open_directory)
-            await trio.sleep(LATE_S / 2)
-            store.late_s = 0.0
+        async with asked(store, here.mounted.fs.opendir, ino):
             await here.rmdir("d")
         await trio.sleep(5)
         assert await here.listed() == []
@@ -201,15 +210,7 @@ async def test_a_name_is_used_again_under_a_question(tmp_path: Path, autojump_cl
         ino = (await here.mounted.walk("a")).ino
         await trio.sleep(2.0)
 
-        async def stat() -> None:
-            with contextlib.suppress(StaleInode):
-                await here.mounted.fs.getattr(ino)
-
-        async with trio.open_nursery() as nursery:
-            store.late_s = LATE_S
-            nursery.start_soon(stat)
-            await trio.sleep(LATE_S / 2)
-            store.late_s = 0.0
+        async with asked(store, here.mounted.fs.getattr, ino):
             await here.unlink("a")
             await here.mkdir("a")
         assert await here.tree() == {"a": None}

@@ -1,5 +1,6 @@
 """Buckets for the store's tests: one contract, on a fake and on real servers, by either client."""
 
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -26,7 +27,7 @@ from tests.support.credential_servers import Issuer
 from tests.support.directory_bucket import NAME, DirectoryBucket, directory_bucket
 from tests.support.fake_store import FakeStore, FaultyStore
 from tests.support.processes import KEY, REGION, SECRET
-from tests.support.proxy import Proxy, proxy
+from tests.support.proxy import Fault, Proxy, Request, proxy
 from tests.support.servers import Server
 
 if TYPE_CHECKING:
@@ -156,6 +157,20 @@ class Front:
 
     def put(self, key: str, content: bytes) -> None:
         self.server.client.put_object(Bucket=self.name, Key=key, Body=content)
+
+    def hold_puts(self) -> tuple[threading.Event, threading.Event]:
+        """PUTs are held: what is set when one is, and what is to be set to drop those and let others pass."""
+        arrived, may_pass = threading.Event(), threading.Event()
+
+        def decide(request: Request) -> Fault | None:
+            if request.method == "PUT" and not may_pass.is_set():
+                arrived.set()
+                may_pass.wait(60)
+                return Fault(drop=True)
+            return None
+
+        self.proxy.decide = decide
+        return arrived, may_pass
 
     @asynccontextmanager
     async def store(self, client: str, **changes: Any) -> AsyncIterator[PatientStore]:

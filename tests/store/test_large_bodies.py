@@ -25,8 +25,8 @@ from s3mount.units import KIB, MIB
 from tests.store.conftest import CRT, Front, config
 from tests.support.certificates import make_authority
 from tests.support.content import make_content
-from tests.support.processes import REGION
-from tests.support.proxy import Fault, Request, proxy
+from tests.support.processes import REGION, wait_until
+from tests.support.proxy import proxy
 from tests.support.servers import Server
 
 pytestmark = pytest.mark.server
@@ -54,6 +54,16 @@ async def sender_to(front: Front, listener: socket.socket) -> AsyncIterator[Larg
         connection.reader.requests.endpoint = Endpoint(is_tls=False, host=host, base_path="/b/", region=REGION)
         with closing(LargeBodies(connection.reader.requests, "off")) as large:
             yield large
+
+
+def is_free(content: bytearray) -> bool:
+    """Whether nobody has a view of it."""
+    gc.collect()  # what a thread raised holds its piece, and itself
+    try:
+        content.append(0)
+    except BufferError:
+        return False
+    return True
 
 
 async def test_one_connection_serves_one_after_the_other(front: Front, keys: None) -> None:
@@ -96,16 +106,7 @@ async def test_idle_connections_are_closed(front: Front, keys: None, mock_clock:
 
 async def test_who_gives_up_while_an_answer_is_due(front: Front, keys: None) -> None:
     """Its body is free at once, its connection not used again, the next put goes through; the object is not there."""
-    arrived, may_pass = threading.Event(), threading.Event()
-
-    def decide(request: Request) -> Fault | None:
-        if request.method == "PUT" and not may_pass.is_set():
-            arrived.set()
-            may_pass.wait(60)
-            return Fault(drop=True)
-        return None
-
-    front.proxy.decide = decide
+    arrived, may_pass = front.hold_puts()
     content = bytearray(2 * MIB)
     async with writer_to(front.name, front.proxy.url) as (writer, large):
         async with trio.open_nursery() as nursery:
@@ -132,8 +133,7 @@ async def test_who_gives_up_while_a_body_is_sent(front: Front, keys: None) -> No
             large._threads.total_tokens = 1
             with trio.fail_after(10):
                 await large._threads.acquire_on_behalf_of("all others have ended")
-            gc.collect()  # what it raised holds the piece, and itself
-            content.append(0)
+            wait_until(lambda: is_free(content), 10, "the end of the thread's last frame")
             assert large.statistics().idle == 0
 
 

@@ -1,6 +1,5 @@
 """What objects are written with, by either client: checksums, storage class, encryption; and what a body costs."""
 
-import threading
 from datetime import UTC, datetime
 from email.header import decode_header, make_header
 from typing import Any
@@ -119,16 +118,7 @@ async def test_a_copy_keeps_the_storage_class(moto_server: Server, keys: None) -
 @pytest.mark.server
 async def test_a_put_that_is_cancelled_is_whole_or_not_there(front: Front) -> None:
     """Given up while the server waits for it: its memory is counted until the CRT lets go, and no half object comes."""
-    arrived, may_pass = threading.Event(), threading.Event()
-
-    def decide(request: Request) -> Fault | None:
-        if request.method == "PUT" and not may_pass.is_set():
-            arrived.set()
-            may_pass.wait(60)
-            return Fault(drop=True)
-        return None
-
-    front.proxy.decide = decide
+    arrived, may_pass = front.hold_puts()
     s3 = config(front.name, front.proxy.url)
     content = make_content("cancelled", MIB)
     async with connect(s3, CRT) as connection:
