@@ -11,6 +11,7 @@ Nothing heavy is imported before that.
 import gc
 import os
 import sys
+from importlib import import_module
 
 _CHOICE = "PYTHONMALLOC"
 #: Small blocks that a thread keeps for itself, of each size: without them it takes the heap's lock, which the CRT's
@@ -20,20 +21,20 @@ _TUNABLES = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=400:glibc.malloc.arena
 
 def main() -> None:
     """What `s3mount` on the command line runs; a PYTHONMALLOC of the user's own is respected."""
-    _start_again()
-    gc.disable()  # what is imported stays: looking for garbage among it is a tenth of the start
-    from s3mount.cli.mount import main as mount  # noqa: PLC0415  after the new start
-
-    gc.enable()
-    mount()
+    _run("s3mount.cli.mount")
 
 
 def mount_helper() -> None:
     """What mount(8) runs: `mount.s3mount`, `mount.fuse.s3mount`."""
-    _start_again()
-    from s3mount.cli.helper import main as helper  # noqa: PLC0415  after the new start
+    _run("s3mount.cli.helper")
 
-    helper()
+
+def _run(module: str) -> None:
+    _start_again()
+    gc.disable()  # what is imported stays: looking for garbage among it is a tenth of the start
+    command = import_module(module).main
+    gc.enable()
+    command()
 
 
 def _start_again() -> None:

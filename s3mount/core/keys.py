@@ -82,6 +82,11 @@ def paths_above(path: str) -> list[str]:
     return [SEPARATOR.join(parts[:depth]) for depth in range(1, len(parts))]
 
 
+def is_below(key: str, path: str) -> bool:
+    """Whether a key is a path itself or below it; an empty path, or one that ends in a slash, is a directory's key."""
+    return key.startswith(path) and (is_directory_key(path) or key[len(path) : len(path) + 1] in ("", SEPARATOR))
+
+
 def just_before(key: str) -> str:
     """A string that sorts before a key, with next to nothing between the two: for S3's StartAfter.
 

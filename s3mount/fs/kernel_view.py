@@ -12,7 +12,7 @@ be taken back.
 import math
 
 from s3mount.core.inodes import InodeTable
-from s3mount.core.keys import SEPARATOR, name_to_kernel, split_key
+from s3mount.core.keys import SEPARATOR, is_below, name_to_kernel, split_key
 from s3mount.fs.notifier import KernelNotifier
 
 #: Absent names remembered; beyond it the kernel asks each time, and the cache answers.
@@ -49,7 +49,7 @@ class KernelView:
         Args:
             path: a full key; of the mount's root its key, empty or ending in a slash.
         """
-        below = [inode for inode in self._inodes.below(path) if _is_below(inode.key, path)]
+        below = [inode for inode in self._inodes.below(path) if is_below(inode.key, path)]
         for n, inode in enumerate(below, 1):
             inode.asked_at = inode.vouched_until = -math.inf
             if inode.stored is not None:
@@ -60,16 +60,10 @@ class KernelView:
                 self.forget_name(inode.key)
             if n % _BATCH == 0:
                 await self._notifier.room()
-        for absent in [each for each in self._absent if _is_below(each, path) or _is_below(path, each)]:
+        for absent in [each for each in self._absent if is_below(each, path) or is_below(path, each)]:
             self._notifier.forget_name(*self._absent.pop(absent))
 
     def check_invariants(self) -> None:
         """Raises ValueError when more absent names are remembered than may be."""
         if len(self._absent) > _MAX_ABSENT:
             raise ValueError(f"{len(self._absent)} absent names are remembered")
-
-
-def _is_below(key: str, path: str) -> bool:
-    """Whether a key is a path itself or below it; an empty path, or one that ends in a slash, is a directory's key."""
-    is_directory = path.removesuffix(SEPARATOR) != path or not path
-    return key.startswith(path) and (is_directory or key[len(path) : len(path) + 1] in ("", SEPARATOR))

@@ -4,9 +4,9 @@ A marker goes after all that was in its directory.  A server with directories of
 its marker, if it is empty by then; else it keeps it, and shows it to every mount.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-from s3mount.core.keys import SEPARATOR
+from s3mount.core.keys import SEPARATOR, paths_above
 from s3mount.fs.removal import Removal
 
 
@@ -21,18 +21,5 @@ def in_turn(due: list[Removal], held: list[Removal], sent: Iterable[Removal]) ->
     if not first:
         return due
     later = {each.path for each in held}
-    above = {key for each in first for key in _directories_above(each.path)}
+    above = {path + SEPARATOR for each in first for path in paths_above(each.path)}
     return [each for each in due if each.path not in later and each.key not in above]
-
-
-def _directories_above(path: str) -> Iterator[str]:
-    """The keys of all directories that a path is in."""
-    at = path.find(SEPARATOR)
-    while at >= 0:
-        yield path[: at + 1]
-        at = path.find(SEPARATOR, at + 1)
-
-
-def is_below(path: str, above: str) -> bool:
-    """Whether a path is another or below it; all are below the empty one."""
-    return not above or path == above or path.startswith(above + SEPARATOR)

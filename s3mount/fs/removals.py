@@ -21,14 +21,14 @@ import trio
 from s3mount.cache.metadata import MetadataCache
 from s3mount.core.attrs import ObjectId
 from s3mount.core.inode import Inode
-from s3mount.core.keys import split_key
+from s3mount.core.keys import is_below, split_key
 from s3mount.errors import NotSupported, StoreError
 from s3mount.fs.deletion import delete_version
 from s3mount.fs.holds import Holds
 from s3mount.fs.kept_directories import KeptDirectories
 from s3mount.fs.kernel_view import KernelView
 from s3mount.fs.removal import Removal, RemovalStatistics
-from s3mount.fs.removal_order import in_turn, is_below
+from s3mount.fs.removal_order import in_turn
 from s3mount.store.writing import MAX_DELETES, Writer
 
 log = logging.getLogger(__name__)

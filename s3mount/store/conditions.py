@@ -1,7 +1,8 @@
 """Whether a server keeps the conditions of writes, found out by writing.
 
-S3 does (general purpose buckets, since 2024; of copies since 2025).  Others answer 501, or ignore the header: then two
-hosts that create the same key both believe that they did.  moto ignores those of CopyObject.  Nothing but trying tells.
+S3 does (general purpose buckets, since 2024; of copies since 2025).  Others answer 501, which a mount's writer makes up
+for (`store.checking_writer`), or ignore the header: then two hosts that create the same key both believe that they did.
+moto ignores those of CopyObject.  Nothing but trying tells.
 """
 
 import secrets

@@ -19,6 +19,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import NamedTuple
 
@@ -75,7 +76,6 @@ class LargeBodies:
         self._requests = requests
         self.least = least
         self._checksum = "" if checksums == "off" else checksums
-        self._tls = ssl.create_default_context(cafile=requests.ca_bundle) if requests.endpoint.is_tls else None
         self._clock = trio.lowlevel.current_clock()  # threads read it, too
         self._threads = trio.CapacityLimiter(_AT_ONCE)
         self._idle: list[tuple[float, HTTPConnection]] = []  # threads append and pop, each in one step
@@ -119,9 +119,14 @@ class LargeBodies:
                 connection.close()
         self._connected += 1
         host = self._requests.endpoint.host
-        if self._tls is None:
+        if not self._requests.endpoint.is_tls:
             return HTTPConnection(host, timeout=CONNECT_TIMEOUT_S)
         return HTTPSConnection(host, timeout=CONNECT_TIMEOUT_S, context=self._tls)
+
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        """Made by the first thread that needs it: to read what is trusted takes 30 ms, and many mounts only read."""
+        return ssl.create_default_context(cafile=self._requests.ca_bundle)
 
     def put_back(self, connection: HTTPConnection) -> None:
         """Nobody uses it any more."""
