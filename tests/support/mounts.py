@@ -90,10 +90,14 @@ def children(pid: int) -> list[int]:
 
 
 def daemon_pid(pid: int) -> int:
-    """The daemon of a mounter, waiting for one between two; any other process without one is the daemon."""
-    if b"s3mount/mounter/__main__.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
-        wait_until(lambda: bool(children(pid)), 60, "a daemon")
-    return next(iter(children(pid)), pid)
+    """The daemon of a mounter, waiting for one between two; any other process without one is the daemon.
+
+    It is of the look that found one: a daemon that cannot start is gone at the next.
+    """
+    found = children(pid)
+    if not found and b"s3mount/mounter/__main__.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
+        found = wait_until(lambda: children(pid), 60, "a daemon")
+    return found[0] if found else pid
 
 
 def is_mounted(path: Path) -> bool:

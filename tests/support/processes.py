@@ -13,7 +13,9 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
+_Seen = TypeVar("_Seen")
 #: The beginning of a command line: the rest dies with the thread that starts it.
 WITH_US = ("setpriv", "--pdeathsig", "KILL")
 _running: set[int] = set()
@@ -42,13 +44,14 @@ def _is_free(port: int) -> bool:
         return True
 
 
-def wait_until(is_true: Callable[[], bool], timeout_s: float, what: str) -> None:
-    """Poll something outside this process; for what happens inside it there are events."""
+def wait_until(look: Callable[[], _Seen], timeout_s: float, what: str) -> _Seen:
+    """Poll something outside this process until it is true, and tell what it was; inside there are events."""
     deadline = time.perf_counter() + timeout_s
-    while not is_true():
+    while not (seen := look()):
         if time.perf_counter() > deadline:
             raise TimeoutError(f"{what} did not happen within {timeout_s:g} s")
         time.sleep(0.02)  # noqa: TID251  another process
+    return seen
 
 
 @contextlib.contextmanager
