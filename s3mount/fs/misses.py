@@ -8,13 +8,17 @@ has to ask S3, and the one LIST that it saved for each that has not.
 The names listed so far answer look-ups; the whole listing is kept by the lister as any other.
 
 A program that makes many files has each looked up by the kernel first, in vain: a LIST for every file.  A directory in
-which this mount makes files is FILLING, and as long as it is small it is listed again whenever four more look-ups had
-to ask.  A look-up in it believes for `FILLING_S` that a name which was not listed is not there; the write that follows
-says If-None-Match all the same.
+which this mount makes files is FILLING.  A look-up in it believes for `FILLING_S` that a name which was not listed is
+not there; the write that follows says If-None-Match all the same.  What is listed for it:
+
+    names come in order       the tail: one page from the least of the last names on (cache.tails)
+    that page is cut off      in order or not, there is more behind it: not the tail any more, but as long as the
+                              directory is small, all of it whenever four more look-ups had to ask
 
 INVARIANT: a directory is listed at most once at a time, and at most `_MAX_AT_ONCE` are.
 """
 
+import math
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
@@ -40,6 +44,8 @@ _IDLE_S = 10.0
 _REST_S = 60.0
 #: A directory is filling when as many files were made in it, none of them longer after the one before it.
 _FILLING_FILES = 4
+#: Several processes make names in turn, each by its own pace.
+_LAST_PATHS = 16
 FILLING_S = 1.0
 #: One with more pages is not worth it.
 _SMALL_PAGES = 8
@@ -77,10 +83,11 @@ class _Rest(NamedTuple):
 
 
 class _Filling(NamedTuple):
-    """Attributes: files made in a directory, each soon after another, and when the last was."""
+    """Attributes: files made in a directory, each soon after another; when the last was; the last paths."""
 
     files: int
     last_at: float
+    paths: tuple[str, ...]
 
 
 class MissCounter:
@@ -96,6 +103,7 @@ class MissCounter:
         self._misses: OrderedDict[str, int] = OrderedDict()
         self._rests: OrderedDict[str, _Rest] = OrderedDict()
         self._filling: OrderedDict[str, _Filling] = OrderedDict()
+        self._cut_off: OrderedDict[str, float] = OrderedDict()
         self._running: dict[str, _Background] = {}
         self._started = 0
 
@@ -130,8 +138,20 @@ class MissCounter:
         """This mount makes a file."""
         key, now = split_key(path)[0], trio.current_time()
         known = self._filling.pop(key, None)
-        files = 1 if known is None or now - known.last_at > FILLING_S else known.files + 1
-        _note(self._filling, key, _Filling(files, now))
+        if known is None or now - known.last_at > FILLING_S:
+            known = _Filling(0, now, ())
+        _note(self._filling, key, _Filling(known.files + 1, now, (*known.paths[1 - _LAST_PATHS :], path)))
+
+    def tail_of(self, path: str) -> str | None:
+        """The path from which on a directory being filled is to be listed for a look-up; None for not at all."""
+        key = split_key(path)[0]
+        if self._cut_off.get(key, -math.inf) > trio.current_time() - _REST_S or self._lister.is_oversized(key):
+            return None
+        return min((path, *self._filling[key].paths)) if self._is_filling(key) else None
+
+    def was_cut_off(self, path: str) -> None:
+        """The tail of a path's directory was more than a page."""
+        _note(self._cut_off, split_key(path)[0], trio.current_time())
 
     def is_filling(self, path: str) -> bool:
         """Whether this mount is making many files in the directory of a path."""

@@ -76,7 +76,7 @@ class NameProbe:
         directory_key = split_key(path)[0]
         if not self.may_list:
             return await self._by_head(path)
-        if not self._store.is_ordered or self._denied.get(directory_key, -math.inf) > now - _DENIAL_S:
+        if not self._may_page(directory_key, now):
             return await self._by_two_requests(path)
         try:
             return await self._by_list(path, now)
@@ -85,6 +85,21 @@ class NameProbe:
                 raise
             self._note_denial(directory_key, now, error)
             return await self._by_two_requests(path)
+
+    async def ask_tail(self, directory_key: str, start: str, now: float) -> ListPage | None:
+        """Everything in a directory from a path on, if one page holds it and a LIST can say so; else None.
+
+        Raises StoreError: S3 could not be asked.
+        """
+        if not self._may_page(directory_key, now):
+            return None
+        page = await self._first_page(directory_key, _LOOKUP_PAGE, start_after=just_before(start))
+        return page if page.next_token is None else None
+
+    def _may_page(self, directory_key: str, now: float) -> bool:
+        """Whether a LIST is in order, and was not refused."""
+        is_denied = self._denied.get(directory_key, -math.inf) > now - _DENIAL_S
+        return self.may_list and self._store.is_ordered and not is_denied
 
     def _note_denial(self, directory_key: str, now: float, error: AccessDenied) -> None:
         if not self._denied:

@@ -5,16 +5,21 @@ question asked from now on (an open with O_DIRECT) joins only such a question, a
 changed what is under the path.
 """
 
+import logging
 import math
 from dataclasses import dataclass
 
+import trio
+
 from s3mount.cache.answers import Absence, Record
 from s3mount.cache.metadata import MetadataCache
-from s3mount.core.keys import fits_in_key
-from s3mount.errors import NameNotFound
+from s3mount.core.keys import fits_in_key, split_key
+from s3mount.errors import NameNotFound, StoreError
 from s3mount.fs.flight import Flight
 from s3mount.fs.misses import FILLING_S, MissCounter
 from s3mount.fs.probing import NameProbe
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,14 @@ class _Question:
         self.flight: Flight[Record] = Flight()
 
 
+class _TailQuestion:
+    """The last names of a directory that S3 is being asked for: from a path on."""
+
+    def __init__(self, start: str) -> None:
+        self.start = start
+        self.landed = trio.Event()
+
+
 class Resolver:
     """Answers what is under a path."""
 
@@ -41,6 +54,7 @@ class Resolver:
         self._cache = cache
         self._misses = misses
         self._questions: dict[str, _Question] = {}
+        self._tails: dict[str, _TailQuestion] = {}
         self._resolved = 0
         self._joined = 0
 
@@ -54,11 +68,41 @@ class Resolver:
         Raises:
             NameNotFound, StoreError.
         """
-        now = self._cache.now()
-        is_filled = self._misses.is_filling(path) and self._cache.get(path) is None
-        if is_filled and self._cache.is_not_listed(path, now - FILLING_S):
-            raise self._not_found(path, Absence(now, now))
+        if self._misses.is_filling(path) and self._cache.get(path) is None:
+            if not self._is_not_listed(path):
+                await self._list_tail(path)
+            if self._is_not_listed(path):
+                now = self._cache.now()
+                raise self._not_found(path, Absence(now, now))
         return await self.resolve(path)
+
+    def _is_not_listed(self, path: str) -> bool:
+        return self._cache.is_not_listed(path, self._cache.now() - FILLING_S)
+
+    async def _list_tail(self, path: str) -> None:
+        """Ask for the last names of its directory, or wait for somebody else's question; a failure is no matter."""
+        directory_key, start = split_key(path)[0], self._misses.tail_of(path)
+        if start is None:
+            return
+        question = self._tails.get(directory_key)
+        if question is not None and question.start <= path:
+            await question.landed.wait()
+            return
+        question = self._tails[directory_key] = _TailQuestion(start)
+        asked_at = self._cache.now()
+        try:
+            page = await self._probe.ask_tail(directory_key, start, asked_at)
+        except StoreError as error:
+            log.debug("the names after %r cannot be listed: %s", start, error)
+        else:
+            if page is None:
+                self._misses.was_cut_off(path)
+            else:
+                self._cache.tails.put(directory_key, start, page, asked_at)
+        finally:
+            if self._tails.get(directory_key) is question:
+                del self._tails[directory_key]
+            question.landed.set()
 
     async def resolve(self, path: str, *, not_before: float = -math.inf) -> Record:
         """What is under a path, not older than the cache allows.
@@ -144,5 +188,6 @@ class Resolver:
 
     def check_invariants(self) -> None:
         """Raises ValueError when a question that was answered is still listed as on its way."""
-        if any(question.flight.landed.is_set() for question in self._questions.values()):
+        flights = [question.flight.landed for question in self._questions.values()]
+        if any(landed.is_set() for landed in [*flights, *(tail.landed for tail in self._tails.values())]):
             raise ValueError("a question that was answered is still listed")

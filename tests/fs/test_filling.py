@@ -1,5 +1,6 @@
 """A directory that this mount makes many files in is listed now and then, in place of a LIST before each file."""
 
+import random
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -7,12 +8,14 @@ import pytest
 import trio
 
 from s3mount.cache.ages import MetadataConfig
-from s3mount.errors import AlreadyExists
+from s3mount.errors import AlreadyExists, StoreFailure
 from tests.fs.names_harness import MountedNames, namespace
 from tests.support.fake_store import FakeStore
 
 MINIMAL = MetadataConfig()
 LATENCY_S = 0.02
+#: Look-ups before a directory is known to be filled.
+_FIRST = 5
 
 
 async def make(tested: MountedNames, number: int, *, pause_s: float = LATENCY_S) -> None:
@@ -23,35 +26,97 @@ async def make(tested: MountedNames, number: int, *, pause_s: float = LATENCY_S)
     await trio.sleep(pause_s)
 
 
-async def test_many_files_by_a_few_lists(autojump_clock: object, tmp_path: Path) -> None:
-    """Of a directory that a mount fills a LIST comes for some twenty of its files, at one file each 20 ms."""
+@pytest.mark.parametrize("old", [1, 20_000])
+async def test_names_in_order_cost_a_list_a_second(autojump_clock: object, tmp_path: Path, old: int) -> None:
+    """Of a directory that a mount fills, be it large, the last names are asked for once a second, and it itself."""
+    store = FakeStore(latency_s=LATENCY_S)
+    for number in range(old):
+        store.put(f"d/{number:05d}", b"1")
+    async with namespace(store, tmp_path, metadata=MINIMAL) as tested:
+        began = trio.current_time()
+        for number in range(500):
+            await make(tested, number + 50_000)
+        assert 5 < store.counts["lists"] <= 2 * (trio.current_time() - began) + 2 * _FIRST
+        assert store.counts["heads"] == 0
+
+
+async def test_processes_that_make_names_in_turn(autojump_clock: object, tmp_path: Path) -> None:
+    """Eight programs share the LIST of a second, whoever is ahead: 800 files for 80."""
     store = FakeStore(latency_s=LATENCY_S)
     store.put("d/first", b"1")
     async with namespace(store, tmp_path, metadata=MINIMAL) as tested:
-        for number in range(500):
+
+        async def program(index: int) -> None:
+            for number in range(index, 800, 8):
+                await make(tested, number, pause_s=LATENCY_S * (1 + index % 3))
+
+        async with trio.open_nursery() as nursery:
+            for index in range(8):
+                nursery.start_soon(program, index)
+        assert store.counts["lists"] <= 80
+        assert len(await tested.listed("d")) == 801
+
+
+async def test_names_in_no_order(autojump_clock: object, tmp_path: Path) -> None:
+    """Of one that it fills with names in no order a LIST comes for some five of its files, as long as it is small."""
+    store = FakeStore(latency_s=LATENCY_S)
+    store.put("d/first", b"1")
+    async with namespace(store, tmp_path, metadata=MINIMAL) as tested:
+        for number in random.Random(1).sample(range(10_000), 500):
             await make(tested, number)
-        assert store.counts["lists"] <= 100
+        assert store.counts["lists"] <= 130
         assert store.counts["heads"] == 0
         assert len(await tested.listed("d")) == 501
 
 
-async def test_a_file_of_another_host(autojump_clock: object, tmp_path: Path) -> None:
+@pytest.mark.parametrize("theirs", ["d/theirs", "d/0000theirs"], ids=["behind", "before"])
+async def test_a_file_of_another_host(autojump_clock: object, tmp_path: Path, theirs: str) -> None:
     """There a file that another host makes is found within a second; and what is known of others changes nothing."""
     store = FakeStore(latency_s=LATENCY_S)
     store.put("d/first", b"1")
     async with namespace(store, tmp_path, metadata=MINIMAL) as tested:
         for number in range(50):
             await make(tested, number)
-        store.put("d/theirs", b"1")
+        store.put(theirs, b"1")
         made_at = trio.current_time()
         number = 50
-        while not await tested.exists("d/theirs"):
+        while not await tested.exists(theirs):
             number += 1
             await make(tested, number)
         assert trio.current_time() - made_at <= 1.0 + 4 * LATENCY_S
-        store.put("d/theirs too", b"1")
+        store.put(f"{theirs} too", b"1")
         await trio.sleep(1.01)
-        assert await tested.exists("d/theirs too")
+        assert await tested.exists(f"{theirs} too")
+
+
+async def test_a_refresh_counts(autojump_clock: object, tmp_path: Path) -> None:
+    """There a file of another host is found at once by who refreshes."""
+    store = FakeStore(latency_s=LATENCY_S)
+    store.put("d/first", b"1")
+    async with namespace(store, tmp_path, metadata=MINIMAL) as tested:
+        for number in range(50):
+            await make(tested, number)
+        store.put("d/theirs", b"1")
+        assert not await tested.exists("d/theirs")
+        tested.mounted.fs.tree.cache.drop_below("d/")
+        assert await tested.exists("d/theirs")
+
+
+async def test_a_listing_that_fails(autojump_clock: object, tmp_path: Path) -> None:
+    """A LIST of the last names that fails is not the program's failure; each name is asked for instead."""
+    store, is_time = FakeStore(latency_s=LATENCY_S), False
+    store.put("d/first", b"1")
+
+    def fault(call: str, key: str, _n: int) -> None:
+        if is_time and call == "list_page" and key == "d/":
+            raise StoreFailure("no", key=key, operation=call)
+
+    async with namespace(store, tmp_path, metadata=MINIMAL, fault=fault) as tested:
+        for number in range(50):
+            await make(tested, number)
+        is_time = True
+        for number in range(50, 100):
+            await make(tested, number)
 
 
 async def test_a_link_or_directory_of_another_host_is_seen_at_once(autojump_clock: object, tmp_path: Path) -> None:
@@ -115,12 +180,12 @@ async def test_a_file_now_and_then_always_asks(autojump_clock: object, tmp_path:
 
 
 async def test_a_large_directory_is_not_listed_again(autojump_clock: object, tmp_path: Path) -> None:
-    """Filling a directory of forty pages costs a LIST for each file, and once those of the directory."""
+    """Filling a directory of forty pages in no order costs a LIST for each file, and once those of the directory."""
     store = FakeStore(latency_s=LATENCY_S)
     store.max_page = 5
     for number in range(200):
         store.put(f"d/old {number:03d}", b"1")
     async with namespace(store, tmp_path, metadata=MINIMAL) as tested:
-        for number in range(200):
+        for number in random.Random(1).sample(range(10_000), 200):
             await make(tested, number)
         assert store.counts["lists"] <= 200 + 100
