@@ -3,7 +3,7 @@
 * A record says what is under one path: the object, or that it is a directory.
 * An absence says that nothing is.  Kept only with a negative TTL: in the minimal mode unknown names
   always ask.
-* A tail is the last names of a directory that this mount fills.
+* A stretch is a part of a directory that this mount fills, without a gap.
 * A listing is a whole directory, one object with one time for all its names.
   It answers for every name in the directory, and with a negative TTL for every name that is not in it.
 
@@ -33,7 +33,7 @@ from s3mount.cache.ages import Ages, MetadataConfig
 from s3mount.cache.answers import Absence, Record
 from s3mount.cache.listings import Listings
 from s3mount.cache.local_names import LocalNames
-from s3mount.cache.tails import Tails
+from s3mount.cache.stretches import Stretches
 from s3mount.core.attrs import ObjectStat
 from s3mount.core.keys import SEPARATOR, paths_above, split_key
 from s3mount.core.policies import PathPolicies
@@ -67,7 +67,7 @@ class MetadataCache:
     Attributes:
         ages: how old answers may be.
         local: what this mount knows better than S3, and so comes first.
-        listings, tails: whole directories, and their last names.
+        listings, stretches: whole directories, and some of their names.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class MetadataCache:
         is_minimal = self.ages.is_minimal_everywhere
         room, max_answers = (MAX_MINIMAL_ENTRIES, MAX_MINIMAL_ANSWERS) if is_minimal else (MAX_ENTRIES, MAX_ANSWERS)
         self.listings = Listings(timer, self.ages, room, max_answers)
-        self.tails = Tails()
+        self.stretches = Stretches()
         self._answers: LRUCache[str, Record | Absence] = LRUCache(max_answers)
         self._changes = 0
         self._hits = 0
@@ -109,14 +109,14 @@ class MetadataCache:
         return newest if isinstance(newest, Record) else None
 
     def is_not_listed(self, path: str, since: float) -> bool:
-        """Whether a listing or a tail asked for since a time lacks a path, and nothing newer is known of it."""
+        """Whether a listing or a stretch asked for since a time lacks a path, and nothing newer is known of it."""
         newest = self._newest(path)
         if isinstance(newest, Absence) and newest.asked_at >= since and newest is not self._answers.get(path):
             return True
-        tail = self.tails.get(split_key(path)[0])
-        if tail is None or tail.asked_at < max(since, self.listings.not_before):
+        stretch = self.stretches.get(split_key(path)[0])
+        if stretch is None or stretch.asked_at < max(since, self.listings.not_before):
             return False
-        return (newest is None or newest.asked_at < tail.asked_at) and tail.lacks(path)
+        return (newest is None or newest.asked_at < stretch.asked_at) and stretch.lacks(path)
 
     def recall(self, path: str, found: ObjectStat | None, asked_at: float) -> Record | None:
         """The record of an inode that there was no room for; None when it has expired or anything is known here."""
@@ -230,7 +230,7 @@ class MetadataCache:
         """Raises ValueError when an answer is good for too long or misfiled."""
         self.local.check_invariants()
         self.listings.check_invariants()
-        self.tails.check_invariants()
+        self.stretches.check_invariants()
         for path, answer in self._answers.items():
             self.ages.check(path, answer)
             if isinstance(answer, Record) and path.endswith(SEPARATOR):

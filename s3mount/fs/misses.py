@@ -11,14 +11,13 @@ A program that makes many files has each looked up by the kernel first, in vain:
 which this mount makes files is FILLING.  A look-up in it believes for `FILLING_S` that a name which was not listed is
 not there; the write that follows says If-None-Match all the same.  What is listed for it:
 
-    names come in order       the tail: one page from the least of the last names on (cache.tails)
-    that page is cut off      in order or not, there is more behind it: not the tail any more, but as long as the
-                              directory is small, all of it whenever four more look-ups had to ask
+    names come in order       one page, from the least of the last names on (cache.stretches)
+    three showed too little   for a while no such page, but as long as the directory is small all of it, whenever four
+                              more look-ups had to ask
 
 INVARIANT: a directory is listed at most once at a time, and at most `_MAX_AT_ONCE` are.
 """
 
-import math
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
@@ -46,6 +45,8 @@ _REST_S = 60.0
 _FILLING_FILES = 4
 #: Several processes make names in turn, each by its own pace.
 _LAST_PATHS = 16
+#: Names in no order: after so many pages in vain there is none for `_REST_S`.
+_MAX_VAIN = 3
 FILLING_S = 1.0
 #: One with more pages is not worth it.
 _SMALL_PAGES = 8
@@ -90,6 +91,13 @@ class _Filling(NamedTuple):
     paths: tuple[str, ...]
 
 
+class _Vain(NamedTuple):
+    """Attributes: pages of a directory, one after the other, that did not tell of the path; when the last came."""
+
+    pages: int
+    last_at: float
+
+
 class MissCounter:
     """Counts misses and lists in the background.
 
@@ -103,7 +111,7 @@ class MissCounter:
         self._misses: OrderedDict[str, int] = OrderedDict()
         self._rests: OrderedDict[str, _Rest] = OrderedDict()
         self._filling: OrderedDict[str, _Filling] = OrderedDict()
-        self._cut_off: OrderedDict[str, float] = OrderedDict()
+        self._vain: OrderedDict[str, _Vain] = OrderedDict()
         self._running: dict[str, _Background] = {}
         self._started = 0
 
@@ -142,16 +150,20 @@ class MissCounter:
             known = _Filling(0, now, ())
         _note(self._filling, key, _Filling(known.files + 1, now, (*known.paths[1 - _LAST_PATHS :], path)))
 
-    def tail_of(self, path: str) -> str | None:
+    def page_from(self, path: str) -> str | None:
         """The path from which on a directory being filled is to be listed for a look-up; None for not at all."""
         key = split_key(path)[0]
-        if self._cut_off.get(key, -math.inf) > trio.current_time() - _REST_S or self._lister.is_oversized(key):
+        vain = self._vain.get(key)
+        if vain is not None and vain.pages >= _MAX_VAIN and trio.current_time() - vain.last_at < _REST_S:
             return None
         return min((path, *self._filling[key].paths)) if self._is_filling(key) else None
 
-    def was_cut_off(self, path: str) -> None:
-        """The tail of a path's directory was more than a page."""
-        _note(self._cut_off, split_key(path)[0], trio.current_time())
+    def paged(self, path: str, *, is_enough: bool) -> None:
+        """Such a page came; it may have shown too little to tell of the path."""
+        key = split_key(path)[0]
+        before = self._vain.pop(key, None)
+        if not is_enough:
+            _note(self._vain, key, _Vain(1 if before is None else before.pages + 1, trio.current_time()))
 
     def is_filling(self, path: str) -> bool:
         """Whether this mount is making many files in the directory of a path."""

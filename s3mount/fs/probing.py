@@ -86,15 +86,15 @@ class NameProbe:
             self._note_denial(directory_key, now, error)
             return await self._by_two_requests(path)
 
-    async def ask_tail(self, directory_key: str, start: str, now: float) -> ListPage | None:
-        """Everything in a directory from a path on, if one page holds it and a LIST can say so; else None.
+    async def ask_from(self, start: str, now: float) -> ListPage | None:
+        """A page of a path's directory, from that path on; None if a LIST cannot be had.
 
         Raises StoreError: S3 could not be asked.
         """
+        directory_key = split_key(start)[0]
         if not self._may_page(directory_key, now):
             return None
-        page = await self._first_page(directory_key, _LOOKUP_PAGE, start_after=just_before(start))
-        return page if page.next_token is None else None
+        return await self._first_page(directory_key, _LOOKUP_PAGE, start_after=just_before(start))
 
     def _may_page(self, directory_key: str, now: float) -> bool:
         """Whether a LIST is in order, and was not refused."""

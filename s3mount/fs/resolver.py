@@ -38,8 +38,8 @@ class _Question:
         self.flight: Flight[Record] = Flight()
 
 
-class _TailQuestion:
-    """The last names of a directory that S3 is being asked for: from a path on."""
+class _PageQuestion:
+    """A page of a directory that S3 is being asked for: from a path on."""
 
     def __init__(self, start: str) -> None:
         self.start = start
@@ -54,7 +54,7 @@ class Resolver:
         self._cache = cache
         self._misses = misses
         self._questions: dict[str, _Question] = {}
-        self._tails: dict[str, _TailQuestion] = {}
+        self._pages: dict[str, _PageQuestion] = {}
         self._resolved = 0
         self._joined = 0
 
@@ -70,7 +70,7 @@ class Resolver:
         """
         if self._misses.is_filling(path) and self._cache.get(path) is None:
             if not self._is_not_listed(path):
-                await self._list_tail(path)
+                await self._list_from(path)
             if self._is_not_listed(path):
                 now = self._cache.now()
                 raise self._not_found(path, Absence(now, now))
@@ -79,29 +79,28 @@ class Resolver:
     def _is_not_listed(self, path: str) -> bool:
         return self._cache.is_not_listed(path, self._cache.now() - FILLING_S)
 
-    async def _list_tail(self, path: str) -> None:
-        """Ask for the last names of its directory, or wait for somebody else's question; a failure is no matter."""
-        directory_key, start = split_key(path)[0], self._misses.tail_of(path)
+    async def _list_from(self, path: str) -> None:
+        """Ask for the names around it, or wait for who asks; a failure is no matter."""
+        directory_key, start = split_key(path)[0], self._misses.page_from(path)
         if start is None:
             return
-        question = self._tails.get(directory_key)
+        question = self._pages.get(directory_key)
         if question is not None and question.start <= path:
             await question.landed.wait()
             return
-        question = self._tails[directory_key] = _TailQuestion(start)
+        question = self._pages[directory_key] = _PageQuestion(start)
         asked_at = self._cache.now()
         try:
-            page = await self._probe.ask_tail(directory_key, start, asked_at)
+            page = await self._probe.ask_from(start, asked_at)
         except StoreError as error:
             log.debug("the names after %r cannot be listed: %s", start, error)
         else:
-            if page is None:
-                self._misses.was_cut_off(path)
-            else:
-                self._cache.tails.put(directory_key, start, page, asked_at)
+            stretches = self._cache.stretches
+            is_enough = page is not None and stretches.put(directory_key, start, page, asked_at).covers(path)
+            self._misses.paged(path, is_enough=is_enough)
         finally:
-            if self._tails.get(directory_key) is question:
-                del self._tails[directory_key]
+            if self._pages.get(directory_key) is question:
+                del self._pages[directory_key]
             question.landed.set()
 
     async def resolve(self, path: str, *, not_before: float = -math.inf) -> Record:
@@ -189,5 +188,5 @@ class Resolver:
     def check_invariants(self) -> None:
         """Raises ValueError when a question that was answered is still listed as on its way."""
         flights = [question.flight.landed for question in self._questions.values()]
-        if any(landed.is_set() for landed in [*flights, *(tail.landed for tail in self._tails.values())]):
+        if any(landed.is_set() for landed in [*flights, *(page.landed for page in self._pages.values())]):
             raise ValueError("a question that was answered is still listed")
