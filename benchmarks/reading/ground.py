@@ -33,13 +33,16 @@ _ROOT = Path(__file__).parents[2]
 
 @dataclass
 class Ground:
-    """Attributes: a directory to work in; times each row is measured; whether all sizes are small; who takes part."""
+    """Attributes: a directory to work in; times each row is measured; whether all sizes are small; who takes part;
+    another directory for what the server keeps.
+    """
 
     work: Path
     repeats: int = 1
     is_quick: bool = False
     has_peers: bool = True
     table: Table = field(default_factory=Table)
+    server_work: Path | None = None
 
     def __post_init__(self) -> None:
         self._stack = contextlib.ExitStack()
@@ -66,7 +69,8 @@ class Ground:
     @cached_property
     def server(self) -> Server:
         """SeaweedFS."""
-        return self._stack.enter_context(seaweedfs(self.directory("weed")))
+        work = Path(tempfile.mkdtemp(prefix="weed-", dir=self.server_work or self.work))
+        return self._stack.enter_context(seaweedfs(work))
 
     @cached_property
     def bucket(self) -> str:
