@@ -4,10 +4,9 @@ The CRT copies a body into a buffer of its own and from there into messages of 1
 each: 0.9 s of CPU for a GB.  Here a piece of the body is one system call, without the interpreter's lock: 0.4 s, and
 nothing is in memory twice (docs/decisions/0062-large-bodies-by-threads.md).  A small body is cheaper by the CRT.
 
-Endpoint, trust and signature are the CRT's; the body is unsigned, and its checksum signed.
+Endpoint, trust and signature are the CRT's; the body is unsigned, its checksum signed.  A proxy is left to the CRT.
 
-Who gives up cuts the connection off and does not wait: the thread ends by that, and has let go of the body but for the
-piece that it was sending.
+Who gives up cuts the connection off and does not wait: the thread ends by that, and lets go of all but its piece.
 
 INVARIANT: a connection is used by one request at a time, and kept only after an answer that was read to its end.
 INVARIANT: nothing is sent on a connection that was cut off.
@@ -17,6 +16,7 @@ import contextlib
 import select
 import socket
 import ssl
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -74,7 +74,7 @@ class LargeBodies:
 
     def __init__(self, requests: CrtRequests, checksums: str, least: int = LARGE) -> None:
         self._requests = requests
-        self.least = least
+        self.least = sys.maxsize if requests.endpoint.is_proxied else least
         self._checksum = "" if checksums == "off" else checksums
         self._clock = trio.lowlevel.current_clock()  # threads read it, too
         self._threads = trio.CapacityLimiter(_AT_ONCE)

@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from aiobotocore.config import AioConfig
 from aiobotocore.httpxsession import HttpxSession
@@ -95,6 +96,11 @@ class Endpoint:
     host: str
     base_path: str
     region: str
+
+    @property
+    def is_proxied(self) -> bool:
+        """Whether the environment has a proxy for it, and NO_PROXY no exception."""
+        return ("https" if self.is_tls else "http") in getproxies() and not proxy_bypass(self.host)
 
     def path(self, key: str) -> str:
         """The request target of a key: every byte that is not unreserved is escaped (RFC 3986)."""

@@ -4,6 +4,7 @@ What they send and what it makes is in test_writing_conformance, flavour "large"
 """
 
 import gc
+import os
 import socket
 import threading
 from collections.abc import AsyncIterator
@@ -205,3 +206,27 @@ async def test_a_certificate_has_to_be_trusted(weed: Server, keys: None, work: P
                 await distrusting.send("PutObject", requests.endpoint.path("c"), [], "c", [content])
     assert weed.client.get_object(Bucket=name, Key="b")["Body"].read() == content
     assert weed.client.list_objects_v2(Bucket=name)["KeyCount"] == 2
+
+
+@pytest.mark.parametrize(
+    ("is_tls", "environment", "is_proxied"),
+    [
+        (False, {"http_proxy": "http://127.0.0.1:1"}, True),
+        (False, {"HTTP_PROXY": "http://127.0.0.1:1"}, True),
+        (True, {"HTTPS_PROXY": "http://127.0.0.1:1"}, True),
+        (True, {"http_proxy": "http://127.0.0.1:1"}, False),
+        (False, {"https_proxy": "http://127.0.0.1:1"}, False),
+        (True, {"https_proxy": "http://127.0.0.1:1", "no_proxy": "localhost,.example.com"}, False),
+        (True, {"https_proxy": "http://127.0.0.1:1", "NO_PROXY": "localhost,.other.com"}, True),
+        (True, {}, False),
+    ],
+)
+def test_behind_a_proxy(
+    monkeypatch: pytest.MonkeyPatch, *, is_tls: bool, environment: dict[str, str], is_proxied: bool
+) -> None:
+    """An endpoint that is reached by a proxy is told from one that is not, with the variables that all clients know."""
+    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert Endpoint(is_tls=is_tls, host="s3.example.com:9000", base_path="/b/", region=REGION).is_proxied == is_proxied
