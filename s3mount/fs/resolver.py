@@ -80,16 +80,16 @@ class Resolver:
         return self._cache.is_not_listed(path, self._cache.now() - FILLING_S)
 
     async def _list_from(self, path: str) -> None:
-        """Ask for the names around it, or wait for who asks; a failure is no matter."""
+        """Ask for the names around it, unless that was done, or wait for who asks; a failure is no matter."""
         directory_key, start = split_key(path)[0], self._misses.page_from(path)
-        if start is None:
+        known, asked_at = self._cache.stretches.get(directory_key), self._cache.now()
+        if start is None or (known is not None and known.asked_at >= asked_at - FILLING_S and known.covers(path)):
             return
         question = self._pages.get(directory_key)
         if question is not None and question.start <= path:
             await question.landed.wait()
             return
         question = self._pages[directory_key] = _PageQuestion(start)
-        asked_at = self._cache.now()
         try:
             page = await self._probe.ask_from(start, asked_at)
         except StoreError as error:

@@ -57,6 +57,23 @@ async def test_processes_that_make_names_in_turn(autojump_clock: object, tmp_pat
         assert len(await tested.listed("d")) == 801
 
 
+async def test_names_that_are_there(autojump_clock: object, tmp_path: Path) -> None:
+    """There a look-up of another host's file costs a LIST, as elsewhere, also where the directory is large."""
+    store = FakeStore(latency_s=LATENCY_S)
+    for number in range(20_000):
+        store.put(f"d/- {number:05d}", b"1")
+    for number in range(50, 100):
+        store.put(f"d/theirs {number}", b"1")
+    async with namespace(store, tmp_path, metadata=MINIMAL) as tested:
+        for number in range(50):
+            await make(tested, number)
+        before, began = store.counts["lists"], trio.current_time()
+        for number in range(50, 100):
+            await make(tested, number)
+            assert await tested.exists(f"d/theirs {number}")
+        assert store.counts["lists"] <= before + 50 + 2 * (trio.current_time() - began) + 1
+
+
 async def test_names_in_no_order(autojump_clock: object, tmp_path: Path) -> None:
     """Of one that it fills with names in no order a LIST comes for some five of its files, as long as it is small."""
     store = FakeStore(latency_s=LATENCY_S)
