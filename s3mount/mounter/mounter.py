@@ -106,16 +106,17 @@ class Mounter:
     def _obey(self, number: int) -> None:
         """Hand it on, of stops only the first: a daemon that one reached by itself, from a terminal, heeds only one."""
         if number in HANDED_ON or (number == signal.SIGHUP and not self._terminal.is_gone()):
+            if self._crew.serving is not None:
+                self._listen(self._crew.serving)  # it may have become ready just before
             self._crew.hand_on(number)
             if number == signal.SIGHUP:
                 self._log.reopen()
             elif number == signal.SIGUSR2:
                 self._log.cycle_level()
             return
-        if self._is_stopping:
-            return
-        self._kill_at = self._clock() + _STOP_S
-        self._crew.stop(number)
+        if not self._is_stopping:
+            self._kill_at = self._clock() + _STOP_S
+            self._crew.stop(number)
 
     # -- what a daemon says ----------------------------------------------------------------
 

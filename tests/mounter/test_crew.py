@@ -149,6 +149,18 @@ def test_a_stop_waits_for_uploads(bench: Bench) -> None:
         pass
 
 
+def test_a_signal_right_after_the_start_is_handed_on(bench: Bench) -> None:
+    """A daemon that has said that it is ready gets the signal, also when the mounter has not heard it yet."""
+    mounter = Mounter(_HELLO, bench.crew, ServiceManager(None), bench.log, lambda: bench.now)
+    bench.theirs.send("ready", status="serving", region="us-east-1", started_s=1)
+    mounter._obey(signal.SIGUSR1)
+    ended = os.waitid(os.P_PID, bench.process.pid, os.WEXITED | os.WNOWAIT)
+    assert ended is not None
+    assert ended.si_status == signal.SIGUSR1  # it knows nothing of signals
+    with mounter._signals:  # closes them
+        pass
+
+
 @pytest.mark.parametrize(
     ("serving_since", "code", "told"), [(1.0, 0, 0), (1.0, 9, 9), (1.0, 1, 1), (1.0, -signal.SIGKILL, 9), (None, 1, 0)]
 )
