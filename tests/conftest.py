@@ -3,19 +3,20 @@
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.processes import kill_all, strays, wait_until
+from tests.support.processes import kill_all, let_go, strays, wait_until
 from tests.support.servers import Server, moto, seaweedfs
 
 settings.register_profile(
     "project", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 settings.load_profile("project")
+_HAS_FAILED = pytest.StashKey[bool]()
 
 
 def pytest_configure() -> None:
@@ -33,13 +34,24 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGTERM, interrupt)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Remember which tests failed, for `_no_process_left`."""
+    report = yield
+    if report.failed:
+        item.stash[_HAS_FAILED] = True
+    return report
+
+
 @pytest.fixture(autouse=True)
-def _no_process_left() -> Iterator[None]:
+def _no_process_left(request: pytest.FixtureRequest) -> Iterator[None]:
     """What a test started and did not end is killed, and a test that did not fail otherwise fails by that."""
     before = strays()
     yield
+    if request.node.stash.get(_HAS_FAILED, False):
+        let_go(before)
     with contextlib.suppress(TimeoutError):  # some are on their way out
-        wait_until(lambda: strays().keys() <= before.keys(), 2, "the end of what the test started")
+        wait_until(lambda: strays().keys() <= before.keys(), 10, "the end of what the test started")
     left = {pid: command for pid, command in strays().items() if pid not in before}
     kill_all(left)
     assert left == {}, "processes that the test did not end"

@@ -26,6 +26,22 @@ def test_that_waits():
 """
 
 
+#: A test that fails with programs in its hands, and one during which nobody holds them any more.
+FAILING = """
+import gc, subprocess, sys
+
+def test_that_fails():
+    ended = subprocess.Popen(["true"], stdout=subprocess.PIPE)
+    running = subprocess.Popen(["sleep", "100"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert ended is running
+
+def test_after_it():
+    for name in ("last_type", "last_value", "last_traceback", "last_exc"):
+        sys.__dict__.pop(name, None)
+    gc.collect()
+"""
+
+
 def runs(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes() != b""
@@ -52,6 +68,15 @@ def test_nothing_outlives_a_session(tmp_path: Path, number: signal.Signals) -> N
     else:
         os.kill(other, signal.SIGKILL)
     wait_until(lambda: not runs(bound), 10, "the server's end")
+
+
+def test_a_failure_fails_no_other_test(tmp_path: Path) -> None:
+    """Programs that a failed test has started are ended and waited for before the next one begins."""
+    (tmp_path / "test_failing.py").write_text(FAILING, encoding="ascii")
+    options = ["-q", "-p", "no:cacheprovider", "-p", "tests.conftest", "--rootdir", tmp_path, "-c", os.devnull]
+    command = [sys.executable, "-m", "pytest", *options, "-W", "error", tmp_path]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    assert ran.stdout.splitlines()[-1].startswith("1 failed, 1 passed in "), ran.stdout
 
 
 def test_a_process_that_a_test_forgot_is_known() -> None:

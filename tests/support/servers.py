@@ -68,9 +68,12 @@ def seaweedfs(directory: Path) -> Iterator[Server]:
         "-filer", "-s3", f"-s3.port={port}", "-s3.port.iceberg=0", "-s3.port.lance=0", f"-s3.config={config}",
     ]  # fmt: skip
     # Each bucket takes seven volumes of its own, and every test a bucket.
-    with running(command, directory / "weed.log", patience_s=0.5):  # it ignores SIGTERM while it serves
+    log = directory / "weed.log"
+    with running(command, log, patience_s=0.5) as process:  # it ignores SIGTERM while it serves
         server = Server(f"http://127.0.0.1:{port}")
-        wait_until(lambda: _stores_objects(server), 60, "SeaweedFS storing an object")
+        wait_until(lambda: process.poll() is not None or _stores_objects(server), 120, "SeaweedFS storing an object")
+        if process.poll() is not None:
+            raise RuntimeError(f"SeaweedFS ended with {process.returncode}: {log.read_text(errors='replace')[-2000:]}")
         yield server
 
 
