@@ -147,12 +147,12 @@ def test_a_child_that_is_never_ready(mnt: Path) -> None:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             while True:
                 signal.pause()
-        done(start(serve, mount_point, timeout_s=1.0))
+        done(start(serve, mount_point, timeout_s=5.0))
         """,
         mnt,
     )
     first, second = result.stdout.splitlines()
-    assert first == f"{ExitCode.NOT_ANSWERING:d} the mount did not answer within 1 s"
+    assert first == f"{ExitCode.NOT_ANSWERING:d} the mount did not answer within 5 s"
     assert second == "no child"
     assert not _is_running(int(notes(mnt)[0]))
 
@@ -171,6 +171,8 @@ def test_an_interrupted_wait(mnt: Path) -> None:
         """
     with subprocess.Popen(_command(code, mnt), stdout=subprocess.PIPE, text=True) as process:
         wait_until(lambda: bool(notes(mnt)), 30, "the child starting")
+        stack = Path(f"/proc/{process.pid}/stack")
+        wait_until(lambda: "do_select" in stack.read_text(encoding="ascii"), 30, "the parent waiting")
         process.send_signal(signal.SIGINT)
         output, _ = process.communicate(timeout=30)
     assert output == "interrupted\n"
@@ -197,7 +199,7 @@ def test_a_failed_start_leaves_no_mount_of_its_own(mnt: Path) -> None:
             options = f"fd={device},rootmode=40000,user_id=0,group_id=0".encode()
             note(ctypes.CDLL(None).mount(b"x", mount_point.encode(), b"fuse.s3mount", 0, options))
             signal.pause()
-        done(start(serve, mount_point, timeout_s=1.0))
+        done(start(serve, mount_point, timeout_s=5.0))
         """,
         mnt,
     )

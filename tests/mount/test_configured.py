@@ -39,7 +39,7 @@ def mounted_by(config: Path, text: str, directory: Path) -> Iterator[Mount]:
     with running([COMMAND, "--config", str(config)], log, env=aws_environment()) as process:
         mount = Mount(path, process, log)
         try:
-            wait_until(lambda: "mounted s3://" in mount.log or process.poll() is not None, 30, "mounting")
+            wait_until(lambda: "mounted s3://" in mount.log or process.poll() is not None, 60, "mounting")
             yield mount
         finally:
             clean_up(path, process)

@@ -12,7 +12,7 @@ import pytest
 from s3mount.units import KIB, MIB
 from tests.mount import readers
 from tests.support.content import make_content
-from tests.support.mounts import mounted
+from tests.support.mounts import SOON_S, mounted
 from tests.support.processes import wait_until
 from tests.support.proxy import Proxy, Request, proxy
 from tests.support.servers import Server
@@ -79,10 +79,10 @@ def test_a_replacement_is_seen_by_the_next_open(weed: Server, work: Path) -> Non
         assert path.read_bytes() == b"one"
         for content in (b"two, and longer", b"3", b"four"):
             put(Bucket=bucket, Key="k", Body=content)
-            wait_until(lambda now=content: _has(path, now), 5, "the new content")  # type: ignore[misc]
+            wait_until(lambda now=content: _has(path, now), SOON_S, "the new content")  # type: ignore[misc]
             assert path.stat().st_size == len(content)
         weed.client.delete_object(Bucket=bucket, Key="k")
-        wait_until(lambda: not path.exists(), 5, "the file going")
+        wait_until(lambda: not path.exists(), SOON_S, "the file going")
         put(Bucket=bucket, Key="k", Body=b"new")
         assert path.read_bytes() == b"new"  # that a name is missing is not remembered
         assert mount.warnings() == []
@@ -95,7 +95,7 @@ def test_a_replacement_of_the_same_size_and_second(weed: Server, work: Path) -> 
         for number in range(3):
             content = make_content(str(number), 300 * KIB)
             weed.client.put_object(Bucket=bucket, Key="k", Body=content)
-            wait_until(lambda now=content: _has(mount.path / "k", now), 5, "the new content")  # type: ignore[misc]
+            wait_until(lambda now=content: _has(mount.path / "k", now), SOON_S, "the new content")  # type: ignore[misc]
 
 
 def _has(path: Path, content: bytes) -> bool:
@@ -123,7 +123,7 @@ def test_replaced_while_open(weed: Server, work: Path) -> None:
         assert os.fstat(descriptor).st_size == len(content)
         os.close(descriptor)
         new = make_content("new", 40 * MIB)
-        wait_until(lambda: _has(mount.path / "k", new), 5, "the new content")
+        wait_until(lambda: _has(mount.path / "k", new), SOON_S, "the new content")
         assert mount.warnings() == []
 
 
@@ -142,7 +142,7 @@ def test_deleted_while_open(weed: Server, work: Path) -> None:
             with pytest.raises(OSError, match=_ESTALE):
                 os.pread(other.fileno(), 4096, 35 * MIB)
             assert os.pread(other.fileno(), 4096, 0) == content[:4096]
-        wait_until(lambda: os.listdir(mount.path) == [], 5, "the files going")
+        wait_until(lambda: os.listdir(mount.path) == [], SOON_S, "the files going")
         assert mount.warnings() == []
 
 
@@ -238,7 +238,7 @@ def test_parts_are_fetched_side_by_side(weed: Server, work: Path) -> None:
             held.add(start)
             if len(held) == 8:
                 are_eight.set()
-            are_eight.wait(20)
+            are_eight.wait(100)
 
     with proxy(weed.url) as front:
         front.decide = hold

@@ -9,9 +9,10 @@ import pytest
 
 from s3mount.daemon import rundir
 from tests.support.ctl import run_ctl
-from tests.support.mounts import Mount, aws_environment, children, mounted
+from tests.support.mounts import Mount, aws_environment, mounted
 from tests.support.processes import wait_until
 from tests.support.servers import Server
+from tests.support.takeover import has_ended
 
 pytestmark = [pytest.mark.mount, pytest.mark.server]
 
@@ -64,10 +65,12 @@ def test_a_restart_by_command(weed: Server, work: Path) -> None:
     with mounted(bucket, work, url=weed.url) as mount, (mount.path / "d" / "a").open("rb") as opened:
         first = mount.daemon_pid
         for _ in range(2):
+            before = mount.daemon_pid
             answer = run_ctl("restart", mount.path / "d")
             assert (answer.returncode, answer.stderr) == (0, "")
-            wait_until(lambda: len(children(mount.process.pid)) == 1, 30, "the end of the daemon before")
-            assert status_of(mount)["pid"] == mount.daemon_pid != first
+            wait_until(lambda pid=before: has_ended(mount, pid), 30, "the end of the daemon before")  # type: ignore[misc]
+            assert status_of(mount)["pid"] == mount.daemon_pid
+            assert mount.daemon_pid not in (first, before)
         assert opened.read() == b"content"
         assert mount.warnings() == []
 
@@ -118,6 +121,6 @@ def test_no_restart_while_files_are_written(weed: Server, work: Path) -> None:
             opened[0].write(b"two")
         assert weed.client.get_object(Bucket=bucket, Key="f0")["Body"].read() == b"one two"
         assert run_ctl("restart", mount.path).returncode == 0
-        wait_until(lambda: len(children(mount.process.pid)) == 1, 30, "the end of the daemon before")
+        wait_until(lambda: has_ended(mount, first), 30, "the end of the daemon before")
         assert mount.daemon_pid != first
         assert (mount.path / "f0").read_bytes() == b"one two"

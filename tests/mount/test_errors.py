@@ -3,6 +3,7 @@
 import hashlib
 import os
 import re
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,8 +11,10 @@ import pytest
 
 from s3mount.units import MIB
 from tests.mount import readers
+from tests.mount.test_unmounting import is_waiting
 from tests.support.content import make_content
 from tests.support.mounts import Mount, mounted
+from tests.support.processes import wait_until
 from tests.support.proxy import Fault, Request, error_answer, proxy
 from tests.support.servers import Server
 
@@ -36,7 +39,7 @@ def bucket(weed: Server) -> str:
 
 def _read(path: Path, how: str = "direct") -> object:
     """One read in a process of its own: the errno's name, or the SHA-256 of the first 4 KiB."""
-    return readers.answer(readers.start("read_at", path, "0", "4096", how), 30)
+    return readers.answer(readers.start("read_at", path, "0", "4096", how))
 
 
 def _on_get(fault: Fault) -> Callable[[Request], Fault | None]:
@@ -161,9 +164,20 @@ def test_silent_listing(weed: Server, bucket: str, work: Path) -> None:
 def test_one_failure_for_many_readers_is_one_line(weed: Server, bucket: str, work: Path) -> None:
     """A request that many readers wait for is logged once when it fails."""
     with proxy(weed.url) as front, mounted(bucket, work, url=front.url) as mount:
-        front.delay_s = 1.0
-        front.decide = _on_get(Fault(answer=error_answer(403, "AccessDenied")))
+        may_answer = threading.Event()
+        decide = _on_get(Fault(answer=error_answer(403, "AccessDenied")))
+
+        def refuse_late(request: Request) -> Fault | None:
+            fault = decide(request)
+            if fault:
+                may_answer.wait(60)
+            return fault
+
+        front.decide = refuse_late
         many = [readers.start("read_at", mount.path / "dir/small", "0", "5") for _ in range(8)]
+        for program in many:
+            wait_until(lambda pid=program.pid: is_waiting(pid), 60, "a reader that waits")  # type: ignore[misc]
+        may_answer.set()
         assert [readers.answer(program) for program in many] == ["EACCES"] * 8
         gets = front.count("GET", is_list=False)
         assert gets < 8

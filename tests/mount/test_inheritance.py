@@ -12,10 +12,10 @@ from s3mount.core.takeover import Heading, RecordedInode, read_heading, read_ino
 from s3mount.units import KIB
 from tests.mount import readers
 from tests.mount.long_use import SIZES, contents
-from tests.support.mounts import Mount, children, mounted
+from tests.support.mounts import Mount, mounted
 from tests.support.processes import wait_until
 from tests.support.servers import Server
-from tests.support.takeover import is_prepared, wait_for_takeover
+from tests.support.takeover import is_prepared, open_files, standby_of, wait_for_takeover
 
 pytestmark = [pytest.mark.mount, pytest.mark.server]
 
@@ -42,16 +42,14 @@ def begin_to_use(mount: Mount, begun: Path) -> subprocess.Popen[str]:
 
 def record_kib(mount: Mount) -> int:
     """Memory that the takeover record takes, both areas together."""
-    opened = Path(f"/proc/{mount.process.pid}/fd")
-    areas = [each for each in opened.iterdir() if "s3mount-record" in os.readlink(each)]
+    areas = [each for each, name in open_files(mount.process.pid) if "s3mount-record" in name]
     assert len(areas) == 2
     return sum(os.stat(each).st_blocks for each in areas) * 512 // KIB
 
 
 def record_of(daemon: int) -> tuple[Heading, list[RecordedInode]]:
     """What a daemon after this one would read."""
-    opened = Path(f"/proc/{daemon}/fd")
-    contents = [each.read_bytes() for each in opened.iterdir() if "s3mount-record" in os.readlink(each)]
+    contents = [each.read_bytes() for each, name in open_files(daemon) if "s3mount-record" in name]
     headings = {read_heading(each): each for each in contents}
     headings.pop(None, None)
     ((heading, content),) = headings.items()
@@ -92,8 +90,7 @@ def test_a_standby_leaves_the_record_alone(weed: Server, bucket: str, work: Path
         os.kill(mount.daemon_pid, signal.SIGKILL)
         daemon = wait_for_takeover(mount)
         assert os.listdir(mount.path)
-        wait_until(lambda: len(children(mount.process.pid)) == 2, 30, "the standby")
-        (standby,) = set(children(mount.process.pid)) - {daemon}
+        standby = standby_of(mount, daemon)
         wait_until(lambda: is_prepared(standby), 60, "the standby being prepared")
         left = record_of(daemon)
         mount.process.kill()

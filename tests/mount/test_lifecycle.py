@@ -16,9 +16,10 @@ from s3mount.units import MIB
 from tests.mount import readers
 from tests.mount.scripted import ScriptedBucket
 from tests.support.content import make_content
-from tests.support.mounts import Mount, clean_up, is_mounted, mounted, run_command
+from tests.support.mounts import Mount, children, clean_up, is_mounted, mounted, run_command
 from tests.support.processes import wait_until
 from tests.support.proxy import Request, proxy
+from tests.support.refusals import daemon_of, kill_processes_of, processes_of
 from tests.support.servers import Server
 
 pytestmark = [pytest.mark.mount, pytest.mark.server]
@@ -69,7 +70,7 @@ def _assert_nothing_is_left(mount: Mount) -> None:
     assert not is_mounted(mount.path)
     assert os.listdir(mount.path) == []
     # `umount` is a child of the daemon, and may take a moment longer to end than the mount and the daemon.
-    wait_until(lambda: not _processes(lambda entry: os.getpgid(int(entry.name)) == mount.process.pid), 5, "the end")
+    wait_until(lambda: not _processes(lambda entry: os.getpgid(int(entry.name)) == mount.process.pid), 30, "the end")
     assert "unmounted after" in mount.log
     assert [line for line in mount.warnings() if _LATE_RELEASE not in line] == []
 
@@ -192,11 +193,6 @@ def test_sigterm_in_the_middle_of_a_read(weed: Server, bucket: str, work: Path, 
 # -- background ---------------------------------------------------------------------------------
 
 
-def _daemons(path: Path) -> list[int]:
-    """Processes with this mount point on their command line."""
-    return _processes(lambda entry: os.fsencode(path) in (entry / "cmdline").read_bytes().split(b"\0"))
-
-
 @pytest.mark.parametrize("way", ["umount", "SIGTERM"])
 def test_background(weed: Server, bucket: str, work: Path, way: str) -> None:
     """Without --foreground the command returns when the mount answers, and closes the output that its caller
@@ -209,18 +205,19 @@ def test_background(weed: Server, bucket: str, work: Path, way: str) -> None:
         run = run_command(bucket, str(path), *flags)  # returns at the end of both pipes
         assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
         assert (path / "small").read_bytes() == b"hello"
-        mounter = os.getsid(_daemons(path)[0])
-        assert [os.getsid(each) for each in _daemons(path)] == [mounter] * 2  # no terminal can stop them
+        daemon = daemon_of(path)
+        mounter = os.getsid(daemon)  # no terminal can stop them
+        assert mounter != os.getsid(0)
+        assert children(mounter)[0] == daemon
         if way == "umount":
             subprocess.run(["umount", path], check=True)
         else:
             os.kill(mounter, signal.SIGTERM)
-        wait_until(lambda: not _daemons(path), 30, "the daemon ending")
+        wait_until(lambda: not processes_of(path), 30, "the daemon ending")
         assert not is_mounted(path)
         [log] = (work / "log").iterdir()
         assert f"mounted s3://{bucket}/" in log.read_text(encoding="utf-8")
         assert "unmounted after" in log.read_text(encoding="utf-8")
     finally:
-        for left in _daemons(path):
-            os.kill(left, signal.SIGKILL)
+        kill_processes_of(path)
         clean_up(path)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.mount.test_writes import Bucket, bucket_on, errno_of
-from tests.support.mounts import mounted
+from tests.support.mounts import SOON_S, mounted
 from tests.support.processes import wait_until
 from tests.support.servers import Server
 
@@ -126,7 +126,7 @@ def test_a_tree_is_removed(rw: Bucket) -> None:
         rw.put(f"d/{n % 3}/{n}", b"x")
     subprocess.run(["rm", "-rf", rw.path / "d"], check=True)
     assert os.listdir(rw.path) == []
-    wait_until(lambda: rw.listed() == [], 10, "the last marker")
+    wait_until(lambda: rw.listed() == [], SOON_S, "the last marker")
     (rw.path / "d/0").mkdir(parents=True)
     assert [os.listdir(rw.path), os.listdir(rw.path / "d"), os.listdir(rw.path / "d/0")] == [["d"], ["0"], []]
 
@@ -149,7 +149,7 @@ def test_removed_while_it_is_open(rw: Bucket) -> None:
         assert os.fstat(directory).st_nlink == 0
         assert os.listdir(directory) == []
         os.close(directory)
-    wait_until(lambda: rw.listed() == [], 30, "the DELETEs")
+    wait_until(lambda: rw.listed() == [], SOON_S, "the DELETEs")
 
 
 def test_links_race(weed: Server, work: Path) -> None:
@@ -215,7 +215,7 @@ def test_symbolic_links(rw: Bucket, weed: Server, work: Path) -> None:
     assert not (path / "dangling").is_symlink()
     shutil.rmtree(path / "d")
     assert os.listdir(path) == ["dangling"]
-    wait_until(lambda: rw.listed() == ["dangling"], 10, "the DELETEs")
+    wait_until(lambda: rw.listed() == ["dangling"], SOON_S, "the DELETEs")
 
 
 def test_the_layout_of_the_hub_cache(rw: Bucket) -> None:
@@ -258,7 +258,7 @@ def test_directories_of_other_hosts(weed: Server, work: Path) -> None:
     with mounted(name, work / "1", "--rw", url=weed.url) as one, mounted(name, work / "2", "--rw", url=weed.url) as two:
         assert not (two.path / "d").exists()
         (one.path / "d").mkdir()
-        wait_until((two.path / "d").is_dir, 5, "the directory")
+        wait_until((two.path / "d").is_dir, SOON_S, "the directory")
         assert errno_of(os.mkdir, two.path / "d") == "EEXIST"
 
         def make(mount: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.mount.test_writes import Bucket, bucket_on
-from tests.support.mounts import mounted
+from tests.support.mounts import SOON_S, mounted
 from tests.support.processes import wait_until
 from tests.support.servers import Server
 
@@ -120,10 +120,10 @@ def test_attributes_of_files_at_rest(weed: Server, work: Path) -> None:
             subprocess.run(["chmod", "u-x,o-rx", path], check=True)
             os.chown(path, 7, 8)
             said = {"project": "b-7", "mode": "0100650", "uid": "7", "gid": "8", "mtime": str(T)}
-            wait_until(lambda: attributes(weed, bucket, "a") == ("text/csv", said), 10, "the metadata")
+            wait_until(lambda: attributes(weed, bucket, "a") == ("text/csv", said), SOON_S, "the metadata")
             assert reader.read() == b"content"
         assert (shown(path), path.stat().st_ino, path.read_bytes()) == ((0o650, 7, 8, T), number, b"content")
-        wait_until(lambda: shown(other.path / "a") == (0o650, 7, 8, T), 10, "the other mount")
+        wait_until(lambda: shown(other.path / "a") == (0o650, 7, 8, T), SOON_S, "the other mount")
         assert (other.path / "a").read_bytes() == b"content"
         path.chmod(0o600)
     assert attributes(weed, bucket, "a")[1]["mode"] == "0100600"  # what was set just before the end

@@ -11,11 +11,11 @@ from s3mount.daemon.exits import ExitCode
 from tests.mount import readers
 from tests.mount.test_takeover import cat, digest
 from tests.support.ctl import restarting, run_ctl
-from tests.support.mounts import aws_environment, children, is_mounted, mounted
+from tests.support.mounts import aws_environment, is_mounted, mounted
 from tests.support.processes import wait_until
 from tests.support.proxy import proxy
 from tests.support.servers import Server
-from tests.support.takeover import Gate, Installation, served_by, wait_for_takeover
+from tests.support.takeover import Gate, Installation, has_ended, served_by, standby_of, wait_for_takeover
 
 pytestmark = [pytest.mark.mount, pytest.mark.server]
 
@@ -46,9 +46,10 @@ def test_a_stopped_daemon_is_replaced(weed: Server, bucket: str, work: Path) -> 
         first = mount.daemon_pid
         os.kill(first, signal.SIGSTOP)
         assert cat(mount.path / "d" / "1") == "1"
-        assert wait_for_takeover(mount) == mount.daemon_pid != first
+        assert wait_for_takeover(mount) != first
+        assert mount.daemon_pid != first
         assert "has not answered for 1 s" in mount.log
-        assert not Path(f"/proc/{first}").exists()
+        wait_until(lambda: not Path(f"/proc/{first}").exists(), 30, "the end of the first daemon")
         assert mount.stop() == 0
 
 
@@ -70,12 +71,12 @@ def test_waiting_for_s3_is_no_hang(weed: Server, bucket: str, work: Path, gate: 
     """A call that waits for S3 longer than --hang-timeout is left alone."""
     with proxy(weed.url) as front:
         front.decide = gate
-        with mounted(bucket, work, "--hang-timeout", "1", url=front.url) as mount:
+        with mounted(bucket, work, "--hang-timeout", "3", url=front.url) as mount:
             first = mount.daemon_pid
             reader = readers.start("read_at", mount.path / "d" / "3", "0", "4096")
             assert gate.has_arrived.wait(30)
             with pytest.raises(TimeoutError):
-                wait_until(lambda: "has not answered" in mount.log, 8, "a hang")  # the mount is asked every 5 s
+                wait_until(lambda: "has not answered" in mount.log, 10, "a hang")  # the mount is asked every 5 s
             gate.may_pass.set()
             assert readers.answer(reader) == digest(b"3")
             assert mount.daemon_pid == first
@@ -92,21 +93,23 @@ def test_a_restart(weed: Server, bucket: str, work: Path, gate: Gate, *, resend:
         front.decide = gate
         with mounted(bucket, work, url=front.url, env=env) as mount:
             gate.key = "new-name"
+            first = mount.daemon_pid
             reader = readers.start("errno_of_stat", mount.path / "new-name")
             assert gate.has_arrived.wait(30)
             with restarting(mount.path) as came:
                 if resend:
                     wait_for_takeover(mount)
                 else:
-                    wait_until(lambda: len(children(mount.process.pid)) == 2, 30, "the new daemon")
+                    standby_of(mount, first)
                 gate.may_pass.set()
                 assert readers.answer(reader) == "ENOENT"
                 successor = wait_for_takeover(mount)
             assert came[0].returncode == 0
-            wait_until(lambda: children(mount.process.pid) == [successor], 30, "the first daemon ending")
+            wait_until(lambda: has_ended(mount, first), 30, "the first daemon ending")
+            assert mount.daemon_pid == successor
             assert "handed over after" in mount.log
-            assert mount.warnings() == []
             assert mount.stop() == 0
+            assert mount.warnings() == []
 
 
 def test_a_restart_of_what_cannot_start(weed: Server, bucket: str, work: Path) -> None:
@@ -116,7 +119,7 @@ def test_a_restart_of_what_cannot_start(weed: Server, bucket: str, work: Path) -
         first = mount.daemon_pid
         installation.break_it()
         assert run_ctl("restart", mount.path).returncode == 1
-        assert "not restarted" in mount.log
+        wait_until(lambda: "not restarted" in mount.log, 30, "the line")
         assert cat(mount.path / "d" / "5") == "5"
         assert mount.daemon_pid == first
         installation.mend()

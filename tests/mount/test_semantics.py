@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.mounts import Mount, mounted
+from tests.support.mounts import SOON_S, Mount, mounted
 from tests.support.processes import wait_until
 from tests.support.proxy import proxy
 from tests.support.servers import Server
@@ -68,10 +68,10 @@ def test_a_directory_lives_by_its_keys(moto_server: Server, work: Path) -> None:
     with _mount_of(moto_server, work, {"dir/only": b"x", "other": b"x"}) as (mount, bucket):
         assert (mount.path / "dir").is_dir()
         moto_server.client.delete_object(Bucket=bucket, Key="dir/only")
-        wait_until(lambda: not (mount.path / "dir").exists(), 5, "the directory going")
+        wait_until(lambda: not (mount.path / "dir").exists(), SOON_S, "the directory going")
         assert os.listdir(mount.path) == ["other"]
         moto_server.client.put_object(Bucket=bucket, Key="dir/again", Body=b"x")
-        wait_until((mount.path / "dir").is_dir, 5, "the directory coming back")
+        wait_until((mount.path / "dir").is_dir, SOON_S, "the directory coming back")
 
 
 @pytest.mark.parametrize("server", ["weed", "moto_server"])
@@ -102,12 +102,12 @@ def test_a_directory_hides_a_file(moto_server: Server, work: Path) -> None:
         as_directory = (mount.path / "a").stat()
         assert _errno_of((mount.path / "a").read_bytes) == "EISDIR"
         moto_server.client.delete_object(Bucket=bucket, Key="a/b")
-        wait_until((mount.path / "a").is_file, 5, "the file being seen")
+        wait_until((mount.path / "a").is_file, SOON_S, "the file being seen")
         assert (mount.path / "a").read_bytes() == b"file"
         assert (mount.path / "a").stat().st_ino != as_directory.st_ino
         assert _tree(mount.path) == {"a", "a-1", "a.txt"}
         moto_server.client.put_object(Bucket=bucket, Key="a/c", Body=b"x")
-        wait_until((mount.path / "a").is_dir, 5, "the directory being seen")
+        wait_until((mount.path / "a").is_dir, SOON_S, "the directory being seen")
         assert _tree(mount.path) == {"a/", "a/c", "a-1", "a.txt"}
 
 

@@ -13,8 +13,9 @@ from tests.mount import readers
 from tests.support.mounts import Mount, aws_environment, children, is_mounted, mounted
 from tests.support.processes import wait_until
 from tests.support.proxy import Fault, Request, proxy
+from tests.support.refusals import processes_of
 from tests.support.servers import Server
-from tests.support.takeover import Gate, Installation, is_prepared, wait_for_takeover
+from tests.support.takeover import Gate, Installation, is_prepared, standby_of, wait_for_takeover
 
 pytestmark = [pytest.mark.mount, pytest.mark.server]
 
@@ -73,10 +74,10 @@ def test_a_call_in_flight_outlives_its_daemon(
             assert readers.answer(reader) == digest(b"3")
             assert wait_for_takeover(mount) == mount.daemon_pid != first
             assert cat(mount.path / "d" / "4") == "4"
+            assert mount.stop() == 0  # so that the log is whole
             warnings = [line for line in mount.warnings() if "tried one at a time" not in line]
             assert (len(warnings), _DIED in warnings[0]) == (1, True)
             assert len(mount.warnings()) == 1 + (number == signal.SIGSEGV)  # any call may have been its cause
-            assert mount.stop() == 0
     assert not is_mounted(mount.path)
 
 
@@ -96,9 +97,9 @@ def test_a_call_in_flight_on_older_kernels(weed: Server, bucket: str, work: Path
                 assert cat(mount.path / "d" / "4") == "4"
                 gate.may_pass.clear()
                 wait_for_takeover(mount, count)
-            assert only_deaths(mount, 2)
             gate.may_pass.set()
             assert mount.stop() == 0
+            assert only_deaths(mount, 2)
 
 
 def test_a_standby_takes_over(weed: Server, bucket: str, work: Path) -> None:
@@ -106,8 +107,7 @@ def test_a_standby_takes_over(weed: Server, bucket: str, work: Path) -> None:
     with mounted(bucket, work, url=weed.url) as mount:
         os.kill(mount.daemon_pid, signal.SIGKILL)
         second = wait_for_takeover(mount)
-        wait_until(lambda: len(children(mount.process.pid)) == 2, 30, "the standby")
-        (standby,) = set(children(mount.process.pid)) - {second}
+        standby = standby_of(mount, second)
         wait_until(lambda: is_prepared(standby), 60, "the standby being prepared")
         os.kill(standby, signal.SIGUSR1)  # of which it has nothing to say yet
         os.kill(second, signal.SIGKILL)
@@ -166,7 +166,7 @@ def test_an_unmount_while_no_daemon_serves(weed: Server, bucket: str, work: Path
         wait_until(lambda: "ended with exit code 3" in mount.log, 60, "a failed start")
         subprocess.run(["umount", "-l", mount.path], check=True)
         assert mount.process.wait(30) == 0
-        assert children(os.getpid()) == []
+        wait_until(lambda: not processes_of(mount.path), 30, "the end of all")
         assert not is_mounted(mount.path)
 
 

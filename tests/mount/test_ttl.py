@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.content import make_content
-from tests.support.mounts import Mount, mounted
+from tests.support.mounts import SOON_S, Mount, mounted
 from tests.support.processes import wait_until
 from tests.support.proxy import Proxy, proxy
 from tests.support.servers import Server
@@ -108,7 +108,7 @@ def test_another_clients_changes_are_seen_after_the_ttl(weed: Server, work: Path
     for key in ("stays", "changes", "goes"):
         put(weed, bucket, key, b"old")
     with counted(weed, bucket, work, "--metadata-ttl", "2") as (mount, _):
-        wait_until(lambda: sorted(os.listdir(mount.path)) == ["changes", "goes", "stays"], 15, "the first listing")
+        wait_until(lambda: sorted(os.listdir(mount.path)) == ["changes", "goes", "stays"], SOON_S, "the first listing")
         inodes = {name: (mount.path / name).stat().st_ino for name in ("stays", "changes")}
         assert not is_there(mount.path / "new")
         put(weed, bucket, "new", b"new")
@@ -120,7 +120,7 @@ def test_another_clients_changes_are_seen_after_the_ttl(weed: Server, work: Path
             stats = is_there(mount.path / "new") and not is_there(mount.path / "goes")
             return names and stats and (mount.path / "changes").stat().st_size == 5
 
-        wait_until(is_seen, 15, "the changes")
+        wait_until(is_seen, SOON_S, "the changes")
         assert (mount.path / "stays").stat().st_ino == inodes["stays"]
         assert (mount.path / "changes").stat().st_ino != inodes["changes"]
         assert (mount.path / "changes").read_bytes() == b"newer"

@@ -14,14 +14,11 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.mount.ranks import Answer, Calls, Ranks
-from tests.support.mounts import mounted
+from tests.support.mounts import SOON_S, mounted
 from tests.support.processes import wait_until
 from tests.support.servers import Server
 
 pytestmark = [pytest.mark.mount, pytest.mark.server]
-
-#: Caches forget within a second; the machine may be busy.
-_SOON_S = 20
 
 
 class Job:
@@ -59,7 +56,7 @@ class Job:
             return all(answer.value == expected and not answer.error for answer in answers)
 
         try:
-            wait_until(do_all_see, _SOON_S, "what all should see")
+            wait_until(do_all_see, SOON_S, "what all should see")
         except TimeoutError:
             raise AssertionError(f"{call}{arguments}: {str(answers)[:2000]} instead of {str(expected)[:200]}") from None
 
@@ -90,7 +87,7 @@ def latest(job: Job) -> None:
         found.update(job.all_do("read", "runs/latest"))
         return len(found) == 1 and found <= contents
 
-    wait_until(is_one_of_them, _SOON_S, "one content")
+    wait_until(is_one_of_them, SOON_S, "one content")
 
 
 def lock(job: Job) -> None:
@@ -121,7 +118,7 @@ def overwrite(job: Job) -> None:
     assert all(not answer.error or "Errno 116" in answer.error for answer in answers), answers
     done = {_content(name, rank) for rank in (0, 1) if not answers[rank].error}
     assert done, answers
-    wait_until(lambda: {each.value for each in job.ranks.together("read", name)} <= done, _SOON_S, "one content")
+    wait_until(lambda: {each.value for each in job.ranks.together("read", name)} <= done, SOON_S, "one content")
 
 
 def logs(job: Job) -> None:

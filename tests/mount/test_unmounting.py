@@ -95,7 +95,7 @@ def test_a_forced_unmount(weed: Server, work: Path, gate: Gate, is_stopped: bool
                 _, said = reader.communicate(timeout=60)
                 assert b"abort" in said or b"not connected" in said, said
             assert mount.process.wait(60) == 0
-            assert processes_of(mount.path) == []
+            wait_until(lambda: not processes_of(mount.path), 30, "the end of all")
             assert list(mount.path.iterdir()) == []
 
 
@@ -130,16 +130,16 @@ def writing(mount: Mount) -> Iterator[list[subprocess.Popen[bytes]]]:
             program.communicate()
 
 
-def zombies() -> set[int]:
-    """Ended processes of the project that nobody has waited for."""
-    found = set()
+def zombies(session: int) -> list[int]:
+    """Ended processes of a session that nobody has waited for."""
+    found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
-            head, _, tail = path.read_text(encoding="utf-8").rpartition(")")
+            state, _, _, its_session = path.read_text(encoding="utf-8").rpartition(")")[2].split()[:4]
         except OSError:
             continue  # it is gone
-        if tail.split()[0] == "Z" and ("s3mount" in head or "python" in head):
-            found.add(int(path.parent.name))
+        if (state, its_session) == ("Z", str(session)):
+            found.append(int(path.parent.name))
     return found
 
 
@@ -153,7 +153,7 @@ def test_a_stop_with_readers_and_writers(weed: Server, work: Path, gate: Gate) -
     """SIGTERM with 32 readers that wait and 4 programs that write: what is written is whole in S3, the readers get an
     error, the exit code is 0, and there is no mount, process or zombie, before systemd would kill anything.
     """
-    bucket, before = fill(weed), zombies()
+    bucket = fill(weed)
     with proxy(weed.url) as front:
         front.decide = gate
         with (
@@ -162,16 +162,14 @@ def test_a_stop_with_readers_and_writers(weed: Server, work: Path, gate: Gate) -
             stalled(mount) as readers,
         ):
             mount.process.send_signal(signal.SIGTERM)
-            wait_until(
-                lambda: mount.log.count("files that are being written: 'w0', 'w1', 'w2', 'w3'") == 1, 30, "the log"
-            )
+            wait_until(lambda: "files that are being written: 'w0', 'w1', 'w2', 'w3'" in mount.log, 30, "the log")
             assert [program.communicate(b"\n", timeout=60)[0] for program in writers] == [b"saved\n"] * WRITERS
             assert mount.process.wait(time_to_stop_s()) == 0
             assert not is_mounted(mount.path)
             assert not gate.may_pass.is_set()
             assert all(b"abort" in reader.communicate(timeout=60)[1] for reader in readers)
-            assert processes_of(mount.path) == []
-            assert zombies() <= before
+            wait_until(lambda: not processes_of(mount.path), 30, "the end of all")
+            assert zombies(mount.process.pid) == []
     for number in range(WRITERS):
         content = weed.client.get_object(Bucket=bucket, Key=f"w{number}")["Body"].read()
         assert content == b"x" * 9_000_000 + b"end"
@@ -197,7 +195,7 @@ def test_a_stop_that_cannot_save(weed: Server, work: Path) -> None:
             assert mount.process.wait(time_to_stop_s()) == ExitCode.NOT_SAVED
             assert "not in S3: '00', '01', '02', '03'" in mount.log
             assert not is_mounted(mount.path)
-            assert processes_of(mount.path) == []
+            wait_until(lambda: not processes_of(mount.path), 30, "the end of all")
         front.decide = None
         environment = aws_environment(STATE_DIRECTORY=str(work / "state"))
         with mounted(bucket, work / "again", "--rw", url=front.url, env=environment) as mount:
@@ -212,11 +210,22 @@ def test_a_daemon_killed_while_it_stops(weed: Server, work: Path) -> None:
     with mounted(fill(weed), work, "--rw", "--hang-timeout", "0", url=weed.url) as mount:
         daemon = mount.daemon_pid
         os.kill(daemon, signal.SIGSTOP)
+        wait_until(lambda: "T (stopped)" in status_of(daemon), 30, "the stop")
         mount.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: has_pending(daemon, signal.SIGTERM), 10, "the mounter handing it on")  # it kills after 15 s
         os.kill(daemon, signal.SIGKILL)
         assert mount.process.wait(time_to_stop_s()) == ExitCode.NOT_SAVED
         assert not is_mounted(mount.path)
-        assert processes_of(mount.path) == []
+        wait_until(lambda: not processes_of(mount.path), 30, "the end of all")
+
+
+def status_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+
+
+def has_pending(pid: int, number: signal.Signals) -> bool:
+    """Whether a signal waits for a process that is stopped."""
+    return bool(int(status_of(pid).partition("ShdPnd:")[2].split()[0], 16) & 1 << number - 1)
 
 
 def leftovers(work: Path) -> tuple[list[Path], list[int]]:
@@ -233,7 +242,7 @@ def mount_in_a_row(bucket: str, weed: Server, work: Path, times: int) -> None:
             assert mount.stop() == 0
             assert not is_mounted(mount.path)
             assert mount.warnings() == []
-        assert leftovers(work) == ([], [])
+        wait_until(lambda: leftovers(work) == ([], []), 30, "the end of all")
         (work / "s3mount.log").unlink()
 
 

@@ -4,17 +4,20 @@ import contextlib
 import errno
 import mmap
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.support.mounts import Mount, mounted
+from s3mount.fs.settling import SETTLE_S
+from tests.support.mounts import SOON_S, Mount, mounted
 from tests.support.processes import wait_until
 from tests.support.servers import Server
 
@@ -138,7 +141,7 @@ os.wait()
         program.stdin.write(b"x")
         program.stdin.close()
         assert program.wait() == 0
-    wait_until(lambda: rw.get("a") == b"parent child", 10, "the child's words")
+    wait_until(lambda: rw.get("a") == b"parent child", SOON_S, "the child's words")
 
 
 def test_shell_redirections(rw: Bucket) -> None:
@@ -174,7 +177,7 @@ def test_the_size_first(rw: Bucket) -> None:
     os.ftruncate(fd, size)
     for offset in range(0, size, MIB):
         os.write(fd, bytes([offset // MIB]) * MIB)
-    assert rw.uploads() == ["a"]
+    wait_until(lambda: rw.uploads() == ["a"], SOON_S, "the first part")
     os.close(fd)
     assert rw.get("a") == b"".join(bytes([number]) * MIB for number in range(24))
 
@@ -194,6 +197,7 @@ def test_a_writable_mapping(rw: Bucket) -> None:
 
 def test_many_small_appends(rw: Bucket) -> None:
     """A hundred appends with an open each are a few PUTs; another program that opens the file reads all of them."""
+    began = time.perf_counter()
     for number in range(100):
         with open(rw.path / "events", "ab") as file:
             file.write(b"%04d" % number)
@@ -202,12 +206,12 @@ def test_many_small_appends(rw: Bucket) -> None:
     assert rw.get("events") == expected
     (line,) = [line for line in _statistics(rw) if "WriteStatistics(puts=" in line]
     puts = int(line.partition("puts=")[2].split(",")[0])
-    assert puts < 30, line
+    assert puts <= 3 + (time.perf_counter() - began) / SETTLE_S, line
 
 
 def _statistics(rw: Bucket) -> list[str]:
     rw.mount.process.send_signal(signal.SIGUSR1)
-    wait_until(lambda: "WriteStatistics(puts=" in rw.mount.log, 30, "statistics in the log")
+    wait_until(lambda: re.search(r"\d tasks?: ", rw.mount.log), 30, "statistics in the log")  # tasks come last
     return rw.mount.log.splitlines()
 
 
@@ -234,7 +238,7 @@ def test_appends_reach_s3_without_a_reader(rw: Bucket) -> None:
     (rw.path / "log").write_bytes(b"first\n")
     with open(rw.path / "log", "ab") as file:
         file.write(b"second\n")
-    wait_until(lambda: rw.get("log") == b"first\nsecond\n", 10, "the upload")
+    wait_until(lambda: rw.get("log") == b"first\nsecond\n", SOON_S, "the upload")
 
 
 def test_own_writes_are_what_is_read(rw: Bucket) -> None:
@@ -284,7 +288,7 @@ def test_what_new_files_only_means(weed: Server, work: Path) -> None:
         assert errno_of(os.open, new, os.O_WRONLY | os.O_APPEND) == "EPERM"
         assert errno_of(os.truncate, new, 0) == "EPERM"
         assert bucket.get("new") == b"1"
-        assert any("--allow-overwrite" in line for line in bucket.mount.warnings())
+        wait_until(lambda: any("--allow-overwrite" in line for line in bucket.mount.warnings()), 30, "the line")
 
 
 def test_a_stop_finishes_writing(weed: Server, work: Path) -> None:

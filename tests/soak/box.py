@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.support.mounts import COMMAND
@@ -154,6 +154,15 @@ def units(work: Path, bucket: str, url: str) -> Path:
     return made
 
 
+def is_inhabited(group: Path) -> bool:
+    """Whether a process is in a control group or below; what systemd removes meanwhile has none."""
+    for path in group.rglob("cgroup.procs"):
+        with suppress(OSError):
+            if path.read_text():
+                return True
+    return False
+
+
 @contextmanager
 def boxed(weed: Server, work: Path) -> Iterator[Box]:
     """With one bucket of 20 files, which nothing has been mounted of."""
@@ -176,7 +185,7 @@ def boxed(weed: Server, work: Path) -> Iterator[Box]:
             wait_until(lambda: Path(f"/proc/{pid}/root/run/systemd/private").exists(), 30, "systemd's socket")
             yield made
     finally:
-        wait_until(lambda: not any(path.read_text() for path in group.rglob("cgroup.procs")), 30, "the end of the box")
+        wait_until(lambda: not is_inhabited(group), 60, "the end of the box")
         for each in sorted(group.rglob("*"), reverse=True):
             if each.is_dir():
                 each.rmdir()

@@ -12,6 +12,9 @@ from pathlib import Path
 from tests.support.processes import KEY, REGION, SECRET, end, running, wait_until
 
 COMMAND = str(Path(sys.executable).with_name("s3mount"))
+#: For what is seen within a second, or in S3 soon after a close: the machine may be busy.
+SOON_S = 30
+_MOUNTER = b"s3mount/mounter/__main__.py"
 
 
 def aws_environment(**extra: str) -> dict[str, str]:
@@ -63,28 +66,33 @@ class Mount:
         return int(status.partition(f"{field}:")[2].split()[0]) / 1024
 
     def kill(self) -> None:
-        """kill -9 of all its processes, the mounter first, since it would start another daemon."""
+        """kill -9 of all its processes, which are gone then; the mounter first, since it would start another daemon."""
         daemon = self.daemon_pid
         self.process.kill()
         self.process.wait(30)
         with contextlib.suppress(ProcessLookupError):
             os.kill(daemon, signal.SIGKILL)
+        wait_until(lambda: not Path(f"/proc/{daemon}").exists(), 30, "the end of the daemon")
 
     def stop(self) -> int:
-        """SIGTERM as systemd sends it; returns the exit code."""
+        """SIGTERM as systemd sends it; returns the exit code.  The log is whole then."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(30)
+        return self.process.wait(60)
 
 
 def children(pid: int) -> list[int]:
-    """The daemons that a mounter has, the one that serves first."""
+    """The daemons that a mounter has, the one that serves first.
+
+    What a mounter has just started is the mounter by its command line, whatever it becomes: most are questions to the
+    mount.
+    """
     found = []
     for child in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split():
         try:
-            is_daemon = b"s3mount" in Path(f"/proc/{child}/cmdline").read_bytes()
+            command = Path(f"/proc/{child}/cmdline").read_bytes()
         except OSError:
             continue  # it ended meanwhile
-        if is_daemon:
+        if b"s3mount" in command and _MOUNTER not in command:
             found.append(int(child))
     return found
 
@@ -95,7 +103,7 @@ def daemon_pid(pid: int) -> int:
     It is of the look that found one: a daemon that cannot start is gone at the next.
     """
     found = children(pid)
-    if not found and b"s3mount/mounter/__main__.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
+    if not found and _MOUNTER in Path(f"/proc/{pid}/cmdline").read_bytes():
         found = wait_until(lambda: children(pid), 60, "a daemon")
     return found[0] if found else pid
 
@@ -128,7 +136,7 @@ def mounted(
     with running(command, log, env=environment) as process:
         mount = Mount(path, process, log, log_start)
         try:
-            wait_until(lambda: "mounted s3://" in mount.log or process.poll() is not None, 30, "mounting")
+            wait_until(lambda: "mounted s3://" in mount.log or process.poll() is not None, 60, "mounting")
             if process.poll() is not None:
                 raise RuntimeError(f"s3mount ended with {process.returncode}: {mount.log}")
             yield mount

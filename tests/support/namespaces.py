@@ -29,7 +29,7 @@ def in_namespace(script: str, env: Mapping[str, str] | None = None) -> subproces
         env=dict(env or aws_environment()),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
 

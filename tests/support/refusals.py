@@ -1,5 +1,6 @@
 """Starts that must fail: an exit code, one line, and nothing left behind."""
 
+import contextlib
 import os
 import signal
 import time
@@ -57,6 +58,13 @@ def kill_all(mount_point: Path) -> None:
     daemon = daemon_of(mount_point)
     for pid in (os.getsid(daemon), daemon):
         os.kill(pid, signal.SIGKILL)
+
+
+def kill_processes_of(mount_point: Path) -> None:
+    """kill -9 of whatever names the path, and may end meanwhile."""
+    for pid in processes_of(mount_point):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def processes_of(mount_point: Path, program: str = "") -> list[int]:

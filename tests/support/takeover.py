@@ -1,12 +1,13 @@
 """A mount whose daemons die: who they are, what they served, and a gate that holds S3's answers."""
 
+import contextlib
 import os
 import re
 import shutil
 import threading
 from pathlib import Path
 
-from tests.support.mounts import Mount, aws_environment
+from tests.support.mounts import Mount, aws_environment, children
 from tests.support.processes import wait_until
 from tests.support.proxy import Request
 
@@ -37,6 +38,25 @@ def wait_for_takeover(mount: Mount, count: int = 1) -> int:
     """Until so many daemons took over since the start; the pid of the last."""
     wait_until(lambda: len(served_by(mount)) >= count, 60, "the takeover")
     return served_by(mount)[count - 1]
+
+
+def standby_of(mount: Mount, serving: int) -> int:
+    """The daemon that stands by beside the one that serves, as soon as there is one."""
+    return wait_until(lambda: set(children(mount.process.pid)) - {serving}, 60, "the standby").pop()
+
+
+def has_ended(mount: Mount, pid: int) -> bool:
+    """Whether a daemon is gone; how many others there are is another matter: one may stand by."""
+    return pid not in children(mount.process.pid)
+
+
+def open_files(pid: int) -> list[tuple[Path, str]]:
+    """What a process has open, by its descriptor in /proc: others are closed while one looks."""
+    found = []
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found.append((each, os.readlink(each)))
+    return found
 
 
 def is_prepared(pid: int) -> bool:
