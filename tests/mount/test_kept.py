@@ -86,7 +86,7 @@ def test_the_service_manager_keeps_the_mount(weed: Server, work: Path, manager: 
     weed.client.put_object(Bucket=bucket, Key="b", Body=b"two")
     env = aws_environment(NOTIFY_SOCKET=str(work / "notify"))
     with mounted(bucket, work, url=weed.url, env=env) as mount:
-        wait_until(lambda: manager.hears("READY=1") and len(manager.kept) == 5, 30, "the store")
+        wait_until(lambda: manager.hears("READY=1") and len(manager.kept) == 5, 60, "the store")
         assert cat(mount.path / "a") == "one"
         os.killpg(mount.process.pid, signal.SIGKILL)
         mount.process.wait(30)
@@ -96,12 +96,12 @@ def test_the_service_manager_keeps_the_mount(weed: Server, work: Path, manager: 
         with manager.restarted(arguments, mount, env) as process:
             try:
                 assert readers.answer(reader) == digest(b"two")
-                wait_until(lambda: manager.hears("READY=1"), 30, "being ready")
+                wait_until(lambda: manager.hears("READY=1"), 60, "being ready")
+                process.terminate()
+                assert process.wait(60) == 0
                 log = (work / "second.log").read_text(encoding="utf-8")
                 assert "taken over" in log
                 assert "mounted s3://" not in log
-                process.terminate()
-                assert process.wait(30) == 0
                 assert not is_mounted(mount.path)
                 manager.listen()
                 assert manager.kept == {}
@@ -115,7 +115,7 @@ def test_what_was_kept_of_a_mount_that_is_gone(weed: Server, work: Path, manager
     weed.client.put_object(Bucket=bucket, Key="a", Body=b"one")
     env = aws_environment(NOTIFY_SOCKET=str(work / "notify"))
     with mounted(bucket, work, url=weed.url, env=env) as mount:
-        wait_until(lambda: manager.hears("READY=1") and len(manager.kept) == 5, 30, "the store")
+        wait_until(lambda: manager.hears("READY=1") and len(manager.kept) == 5, 60, "the store")
         os.killpg(mount.process.pid, signal.SIGKILL)
         mount.process.wait(30)
         subprocess.run(["umount", "-l", mount.path], check=True)
@@ -123,8 +123,9 @@ def test_what_was_kept_of_a_mount_that_is_gone(weed: Server, work: Path, manager
         manager.said.clear()
         with manager.restarted(arguments, mount, env) as process:
             try:
-                wait_until(lambda: manager.hears("READY=1"), 30, "being ready")
+                wait_until(lambda: manager.hears("READY=1"), 60, "being ready")
                 assert cat(mount.path / "a") == "one"
-                assert "mounted s3://" in (work / "second.log").read_text(encoding="utf-8")
+                log = work / "second.log"
+                wait_until(lambda: "mounted s3://" in log.read_text(encoding="utf-8"), 30, "the log")
             finally:
                 clean_up(mount.path, process)
