@@ -42,7 +42,7 @@ def in_background(server: Scripted, mnt: Path, *flags: str) -> Iterator[subproce
         yield run_command(BUCKET, str(mnt), "--endpoint-url", server.url, "--force-path-style", *flags)
     finally:
         clean_up(mnt)
-        wait_until(lambda: not processes_of(mnt), 20, "the daemon ending")
+        wait_until(lambda: not processes_of(mnt), 60, "the daemon ending")
 
 
 def test_log_directory(server: Scripted, work: Path) -> None:
@@ -115,7 +115,7 @@ def test_syslog(server: Scripted, work: Path) -> None:
     daemon_warning, daemon_info = "28", "30"  # RFC 5424: facility daemon (3) * 8 + severity
     assert "is not empty" in by_priority[daemon_warning]
     assert any(line.startswith(f"<{daemon_info}>") and "mounted s3://" in line for line in received)
-    wait_until(lambda: not processes_of(mnt), 20, "the daemon ending")
+    wait_until(lambda: not processes_of(mnt), 60, "the daemon ending")
 
 
 def test_a_stuck_log_does_not_hold_up_the_daemon(work: Path) -> None:

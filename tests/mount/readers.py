@@ -39,7 +39,7 @@ def started(name: str, paths: Iterable[Path]) -> Iterator[dict[Path, subprocess.
                 program.kill()
 
 
-def answer(process: subprocess.Popen[str], timeout_s: float = 60) -> object:
+def answer(process: subprocess.Popen[str], timeout_s: float = 200) -> object:
     """What a started program found; the test fails when it does not end in time."""
     try:
         out, _ = process.communicate(timeout=timeout_s)

@@ -71,13 +71,14 @@ def test_an_epoch_from_disk_is_no_request(weed: Server, work: Path) -> None:
 def test_a_cache_outlives_its_mount(weed: Server, work: Path) -> None:
     """What a mount read before kill -9 the next mount of the bucket reads from disk, without a GET."""
     bucket, cache = filled_bucket(weed), work / "c"
+    flags = ("--cache", str(cache), *INDEFINITE)  # else an open a second after the listing is a HEAD
     with proxy(weed.url) as front:
-        with mounted(bucket, work / "one", "--cache", str(cache), url=front.url) as mount:
+        with mounted(bucket, work / "one", *flags, url=front.url) as mount:
             read_all(mount)
             wait_for_blocks(cache)
             mount.kill()
         front.reset()
-        with mounted(bucket, work / "two", "--cache", str(cache), url=front.url) as mount:
+        with mounted(bucket, work / "two", *flags, url=front.url) as mount:
             read_all(mount)
             assert front.count("GET", is_list=False) == front.count("HEAD") == 0
             assert mount.warnings() == []

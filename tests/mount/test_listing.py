@@ -158,16 +158,18 @@ def test_changes_behind_the_mount_while_listing(weed: Server, big_bucket: str, w
                 weed.client.delete_object(Bucket=big_bucket, Key=key)
 
     other = threading.Thread(target=churn)
+    come_and_go = {key.removeprefix("big/") for key in volatile}
+    listings: list[Counter[str]] = []
     with mounted(big_bucket, work, url=weed.url) as mount:
         other.start()
         try:
-            listings = [Counter(os.listdir(mount.path / "big")) for _ in range(2)]
+            while len(listings) < 2 or not any(come_and_go & each.keys() for each in listings):
+                assert len(listings) < 100
+                listings.append(Counter(os.listdir(mount.path / "big")))
         finally:
             stop.set()
             other.join()
         assert mount.warnings() == []
-    come_and_go = {key.removeprefix("big/") for key in volatile}
-    assert any(come_and_go & listing.keys() for listing in listings)
     for listing in listings:
         assert max(listing.values()) == 1
         assert sorted(listing.keys() - come_and_go) == _NAMES

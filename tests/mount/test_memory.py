@@ -62,7 +62,7 @@ def test_memory_target(weed: Server, work: Path) -> None:
     with _scripted(weed, work, files, "--memory-target", "512") as (mount, _):
         programs = [readers.start("digests", *(mount.path / key for key in keys[first::8])) for first in range(8)]
         for first, program in enumerate(programs):
-            assert readers.answer(program, 120) == [digests[first]] * 25
+            assert readers.answer(program) == [digests[first]] * 25
         assert mount.rss_mib("VmHWM") < 512 + _BESIDE_MIB
         assert mount.warnings() == []
 
@@ -118,7 +118,7 @@ def test_memory_target_of_other_readers(weed: Server, work: Path, how: str, part
         programs = {key: readers.start(how, mount.path / key) for key in files}
         for key, program in programs.items():
             digest = hashlib.sha256(content_at(key, 0, n_bytes)).hexdigest()
-            assert readers.answer(program, 120) in (digest, [digest])
+            assert readers.answer(program) in (digest, [digest])
         assert mount.rss_mib("VmHWM") < 512 + _BESIDE_MIB
         assert mount.warnings() == []
 

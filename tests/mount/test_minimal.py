@@ -168,16 +168,14 @@ def test_eight_processes_open_known_files(weed: Server, work: Path) -> None:
     command = [sys.executable, "-c", READ_ALL]
     with holding(weed, work, {name: name.encode() for name in names}) as (mount, front, _):
         apart = [[*command, str(mount.path), str(rounds), *names[first::8]] for first in range(8)]
-        assert [program.wait(60) for program in [subprocess.Popen(each) for each in apart]] == [0] * 8
+        assert [program.wait(200) for program in [subprocess.Popen(each) for each in apart]] == [0] * 8
         assert spent(front) == (0, (rounds - 1) * len(names), len(names))
         shuffled = [random.Random(seed).sample(names, len(names)) for seed in range(8)]
         together = [[*command, str(mount.path), str(rounds), *each] for each in shuffled]
-        assert [program.wait(60) for program in [subprocess.Popen(each) for each in together]] == [0] * 8
+        assert [program.wait(200) for program in [subprocess.Popen(each) for each in together]] == [0] * 8
         lists, heads, gets = spent(front)
-        n_opens = 8 * rounds * len(names)
         assert gets == 0
-        assert heads <= n_opens
-        assert lists <= n_opens / 4
+        assert max(heads, 4 * lists) <= 8 * rounds * len(names)
 
 
 # -- what another client did --------------------------------------------------------------------
@@ -329,11 +327,15 @@ def test_a_directory_that_another_client_removed(moto_server: Server, work: Path
 
 def test_with_allow_other_an_open_costs_one_request_more(weed: Server, work: Path) -> None:
     """There the kernel checks permissions, for which it wants attributes: a LIST when they are old."""
-    with holding(weed, work, {"f": b"content"}, "--allow-other") as (mount, front, _):
-        assert (mount.path / "f").read_bytes() == b"content"
-        assert spent(front) == (0, 0, 1)
+    with holding(weed, work, dict.fromkeys("abc", b"content"), "--allow-other") as (mount, front, _):
+        costs = []
+        for name in "abc":
+            os.listdir(mount.path)
+            assert (mount.path / name).read_bytes() == b"content"
+            costs.append(spent(front))
+        assert (1, 0, 1) in costs  # the listing and the content; a stall can outlast a second, but not always
         age()
-        assert (mount.path / "f").read_bytes() == b"content"
+        assert (mount.path / "a").read_bytes() == b"content"
         assert spent(front) == (1, 1, 0)
 
 
@@ -393,6 +395,6 @@ def test_what_an_ordinary_owner_may(weed: Server) -> None:
         result = in_namespace(script)
         assert (result.returncode, result.stdout.split()) == (0, ["rx.", ".", "r.", ".", ".", "."])
         assert result.stderr.count("Permission denied") == 3
-        wait_until(lambda: not processes_of(Path(path)), 20, "the daemons ending after their unmounts")
+        wait_until(lambda: not processes_of(Path(path)), 60, "the daemons ending after their unmounts")
     finally:
         shutil.rmtree(path)

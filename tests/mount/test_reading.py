@@ -208,7 +208,7 @@ def test_dd_while_another_process_reads(data: Data, work: Path) -> None:
             for name, flags in (("buffered", []), ("direct", ["iflag=direct"]))
         ]
         running = [subprocess.Popen(command) for command in commands]
-        assert [process.wait(60) for process in running] == [0, 0]
+        assert [process.wait(200) for process in running] == [0, 0]
         assert readers.answer(reader) == [_sha256(content)] * 3
     assert (work / "buffered").read_bytes() == content
     assert (work / "direct").read_bytes() == content

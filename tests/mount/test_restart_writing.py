@@ -76,7 +76,7 @@ def test_appends_go_on_over_a_restart(weed: Server, work: Path) -> None:
         with mounted(bucket, work, "--rw", url=front.url) as mount:
             command = [sys.executable, "-c", APPENDING, mount.path / "log"]
             with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
-                wait_until(lambda: run_ctl("restart", mount.path).returncode == 0, 60, "a restart")
+                wait_until(lambda: run_ctl("restart", mount.path).returncode == 0, 150, "a restart")
                 said, _ = program.communicate("\n", timeout=60)
             assert program.returncode == 0
             assert mount.stop() == 0

@@ -40,7 +40,7 @@ def test_a_reload(weed: Server, work: Path) -> None:
             wait_until(lambda: path.read_text().count("the log level is debug") == 2, 30, "both processes")
     finally:
         clean_up(mnt)
-        wait_until(lambda: not processes_of(mnt), 20, "the daemon ending")
+        wait_until(lambda: not processes_of(mnt), 60, "the daemon ending")
     assert "unmounted after" in path.read_text()
     assert "reloaded" not in (work / "old").read_text()
 

@@ -114,7 +114,7 @@ async def test_who_gives_up_while_an_answer_is_due(front: Front, keys: None) -> 
             nursery.start_soon(lambda: writer.put("object", [memoryview(content)]))
             await trio.to_thread.run_sync(arrived.wait)
             nursery.cancel_scope.cancel()
-        wait_until(lambda: is_free(content), 10, "the end of the thread's last frame")
+        wait_until(lambda: is_free(content), 30, "the end of the thread's last frame")
         may_pass.set()
         await writer.put("next", [bytes(MIB)])
         assert large.statistics().reused == 0
@@ -132,9 +132,9 @@ async def test_who_gives_up_while_a_body_is_sent(front: Front, keys: None) -> No
                 await large.send("UploadPart", "/b/key", [], "key", pieces)
             pieces.clear()
             large._threads.total_tokens = 1
-            with trio.fail_after(10):
+            with trio.fail_after(60):
                 await large._threads.acquire_on_behalf_of("all others have ended")
-            wait_until(lambda: is_free(content), 10, "the end of the thread's last frame")
+            wait_until(lambda: is_free(content), 30, "the end of the thread's last frame")
             assert large.statistics().idle == 0
 
 
