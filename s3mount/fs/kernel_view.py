@@ -10,9 +10,11 @@ be taken back.
 """
 
 import math
+from collections.abc import Iterable
 
 from s3mount.core.inodes import InodeTable
-from s3mount.core.keys import SEPARATOR, is_below, name_to_kernel, split_key
+from s3mount.core.keys import SEPARATOR, child_key, is_below, name_to_kernel, split_key
+from s3mount.core.listing import Entry
 from s3mount.fs.notifier import KernelNotifier
 
 #: Absent names remembered; beyond it the kernel asks each time, and the cache answers.
@@ -62,6 +64,17 @@ class KernelView:
                 await self._notifier.room()
         for absent in [each for each in self._absent if is_below(each, path) or is_below(path, each)]:
             self._notifier.forget_name(*self._absent.pop(absent))
+
+    async def let_go(self, directory_key: str, lost: Iterable[Entry]) -> None:
+        """Nothing has these names any more: the kernel need not remember the files, unless somebody has them open."""
+        parent = self._inodes.find(directory_key)
+        names = []
+        for name, found in lost:
+            inode = None if found is None else self._inodes.peek(child_key(directory_key, name), found)
+            if parent is not None and inode is not None and not inode.handles:
+                names.append((parent.ino, name_to_kernel(name)))
+        if names:
+            await self._notifier.let_go(names)
 
     def check_invariants(self) -> None:
         """Raises ValueError when more absent names are remembered than may be."""

@@ -12,6 +12,7 @@ comes from new versions being new inodes, and from TTLs.
 Pages are never forgotten this way: they belong to a version, and that is what an inode is.
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
 
@@ -34,6 +35,13 @@ class KernelNotifier(Protocol):
         """Until there is room for many more notes; not for long when the carrier is stuck."""
         ...
 
+    async def let_go(self, names: Sequence[tuple[int, bytes]]) -> None:
+        """The kernel need not remember names (inode of the directory, name) that nothing has any more.
+
+        Returns when it does not: in the way of nobody, and in no hurry.
+        """
+        ...
+
 
 class NoNotifier:
     """Carries nothing: for a file system that no kernel has mounted."""
@@ -46,3 +54,6 @@ class NoNotifier:
 
     async def room(self) -> None:
         """There always is."""
+
+    async def let_go(self, names: Sequence[tuple[int, bytes]]) -> None:
+        """There is no kernel that remembers them."""
