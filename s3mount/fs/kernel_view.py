@@ -67,14 +67,23 @@ class KernelView:
 
     async def let_go(self, directory_key: str, lost: Iterable[Entry]) -> None:
         """Nothing has these names any more: the kernel need not remember the files, unless somebody has them open."""
+        left = self._remembered(directory_key, lost)
+        while left:
+            n_told = await self._notifier.let_go([name_of for name_of, _ in left])
+            left = self._remembered(directory_key, [entry for _, entry in left[n_told:]])
+
+    def _remembered(self, directory_key: str, lost: Iterable[Entry]) -> list[tuple[tuple[int, bytes], Entry]]:
+        """Those that the kernel may remember still, as files that nobody has open."""
         parent = self._inodes.find(directory_key)
-        names = []
-        for name, found in lost:
-            inode = None if found is None else self._inodes.peek(child_key(directory_key, name), found)
-            if parent is not None and inode is not None and not inode.handles:
-                names.append((parent.ino, name_to_kernel(name)))
-        if names:
-            await self._notifier.let_go(names)
+        if parent is None:
+            return []
+        return [
+            ((parent.ino, name_to_kernel(entry.name)), entry)
+            for entry in lost
+            if entry.found is not None
+            and (inode := self._inodes.peek(child_key(directory_key, entry.name), entry.found)) is not None
+            and not inode.handles
+        ]
 
     def check_invariants(self) -> None:
         """Raises ValueError when more absent names are remembered than may be."""

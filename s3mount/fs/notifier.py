@@ -35,10 +35,11 @@ class KernelNotifier(Protocol):
         """Until there is room for many more notes; not for long when the carrier is stuck."""
         ...
 
-    async def let_go(self, names: Sequence[tuple[int, bytes]]) -> None:
+    async def let_go(self, names: Sequence[tuple[int, bytes]]) -> int:
         """The kernel need not remember names (inode of the directory, name) that nothing has any more.
 
-        Returns when it does not: in the way of nobody, and in no hurry.
+        In the way of nobody, and in no hurry.  Returns how many of them it was told of, at least one, when it is time
+        for the others: by then something may have those again.
         """
         ...
 
@@ -55,5 +56,6 @@ class NoNotifier:
     async def room(self) -> None:
         """There always is."""
 
-    async def let_go(self, names: Sequence[tuple[int, bytes]]) -> None:
+    async def let_go(self, names: Sequence[tuple[int, bytes]]) -> int:
         """There is no kernel that remembers them."""
+        return len(names)

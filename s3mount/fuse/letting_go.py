@@ -42,14 +42,16 @@ class LettingGo:
         self._is_closed = False
         self._counts: Counter[str] = Counter()
 
-    async def let_go(self, names: Sequence[Name]) -> None:
-        """Until it was told of all of them; a caller that is cancelled leaves the one in hand to itself."""
-        while names:
-            n_done, waited_s = await trio.to_thread.run_sync(
-                self._while_quick, names, abandon_on_cancel=True, limiter=self._one
-            )
-            names = names[n_done:]
-            await trio.sleep(_REST * waited_s)
+    async def let_go(self, names: Sequence[Name]) -> int:
+        """Tell of names up to one that has to wait, and rest then; returns how many those were.
+
+        A caller that is cancelled leaves the one in hand to itself.
+        """
+        n_done, waited_s = await trio.to_thread.run_sync(
+            self._while_quick, names, abandon_on_cancel=True, limiter=self._one
+        )
+        await trio.sleep(_REST * waited_s)
+        return n_done
 
     def _while_quick(self, names: Sequence[Name]) -> tuple[int, float]:
         """In a thread; how many are done when one had to wait, and for how long it did."""

@@ -113,9 +113,9 @@ class ThreadNotifier:
         if len(self._pending) > min(self._max_pending // 2, _FEW):
             await trio.to_thread.run_sync(self._wait_for_room)
 
-    async def let_go(self, names: Sequence[tuple[int, bytes]]) -> None:
+    async def let_go(self, names: Sequence[tuple[int, bytes]]) -> int:
         """The kernel need not remember names that nothing has any more (fuse.letting_go)."""
-        await self._letting_go.let_go(names)
+        return await self._letting_go.let_go(names)
 
     def _wait_for_room(self) -> None:
         with self._changed:

@@ -212,10 +212,11 @@ class Kernel:
     async def room(self) -> None:
         """There always is; implements `fs.notifier.KernelNotifier`."""
 
-    async def let_go(self, names: Sequence[tuple[int, bytes]]) -> None:
+    async def let_go(self, names: Sequence[tuple[int, bytes]]) -> int:
         """The notification; implements `fs.notifier.KernelNotifier`."""
         for parent_ino, name in names:
             self.forget_name(parent_ino, name)
+        return len(names)
 
     def take(self, parent_ino: int, name: bytes, attrs: FileAttrs) -> None:
         """A name and its attributes, of a look-up or a readdirplus: one more reference."""
