@@ -42,14 +42,16 @@ class Listings:
         """Whether a directory of so many names would be kept as a whole."""
         return n_entries < self._listings.maxsize
 
-    def put(self, directory_key: str, entries: EntryPages, asked_at: float) -> None:
-        """Record a whole directory, as of when its first page was asked for."""
+    def put(self, directory_key: str, entries: EntryPages, asked_at: float) -> Listing | None:
+        """Record a whole directory, as of when its first page was asked for; returns the older one that it replaces."""
         held = self._listings.get(directory_key)
         is_newest = asked_at >= self.not_before and (held is None or held.asked_at <= asked_at)
         if is_newest and self.may_keep(len(entries)):
             self.changes += 1
             is_whole = not self._has_mark_after(directory_key, asked_at)
             self._listings[directory_key] = Listing(entries, asked_at, is_whole)
+            return held
+        return None
 
     def last(self, directory_key: str) -> Listing | None:
         """What was listed last, however long ago, and whatever contradicts it."""

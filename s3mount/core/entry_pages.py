@@ -8,7 +8,7 @@ INVARIANT: a name is in one page at most.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -81,6 +81,35 @@ class EntryPages:
                 return entry
             at -= 1
         return None
+
+    def pages(self) -> Iterator[Sequence[Entry]]:
+        """The entries, some at a time."""
+        return iter(self._pages)
+
+    def has_names_of(self, other: "EntryPages") -> bool:
+        """Whether both have the same names; what came in other pages counts as different."""
+        pairs = zip(self._pages, other._pages, strict=False)
+        return len(self._pages) == len(other._pages) and all(mine.has_names_of(theirs) for mine, theirs in pairs)
+
+    def lost(self, newer: "EntryPages") -> Iterator[list[Entry]]:
+        """The entries whose names a newer listing of the directory has not, some at a time."""
+        for page in self._pages:
+            beside = newer._beside(page)
+            if not any(page.has_names_of(each) for each in beside):
+                yield page.without({raw for each in beside for raw in each.raw_names()})
+
+    def _beside(self, page: PackedEntries) -> list[PackedEntries]:
+        """Pages that may have a name of another listing's page."""
+        if self._index is None:
+            self._index = self._make_index()
+        first, last = place(page[0]), place(page[-1])
+        found = []
+        at = bisect_right(self._index.firsts, last) - 1
+        while at >= 0 and self._index.greatest[at] >= first:
+            if self._index.lasts[at] >= first:
+                found.append(self._index.pages[at])
+            at -= 1
+        return found
 
     def _make_index(self) -> _Index:
         pages = sorted(self._pages, key=lambda page: place(page[0]))

@@ -12,9 +12,16 @@ from typing import NamedTuple, Protocol
 from s3mount.core.attrs import ObjectStat
 from s3mount.core.journal import NOWHERE
 from s3mount.core.posix import Posix
-from s3mount.core.ranges import ByteRange, Coverage
+from s3mount.core.ranges import ByteRange
+from s3mount.core.readahead import SMALL_FILE
+from s3mount.core.windows import HEAD
+from s3mount.units import KIB
 
 _EMPTY = blake2b(digest_size=8)
+#: An open fetches nothing beyond it.
+_OPENED = max(SMALL_FILE, HEAD)
+#: What the kernel asks for, and keeps, whole.
+_PAGE = 4 * KIB
 
 
 class Stored(NamedTuple):
@@ -51,8 +58,9 @@ class Inode:
     Attributes:
         key: the full object key; a directory's ends in `/` (the root's may be empty).
         found: the object, or None for a directory.
-        delivered: bytes the kernel got since it knows this inode, and so holds in its page
-            cache unless it dropped them; what `open` need not fetch again.  None for none.
+        delivered: pages the kernel got since it knows this inode, and so holds in its page
+            cache unless it dropped them; what `open` need not fetch again.  One bit for each page of what an open may
+            fetch, so that a name costs no more for having been read, however it was.
         is_gone: S3 said that the key no longer has this version.
         is_orphan: this mount took its name away, or gave it to another; what holds it goes on with what it is.
         asked_at: when S3 last said that the name has this version, on the cache's timer.
@@ -75,7 +83,7 @@ class Inode:
     found: ObjectStat | None
     lookups: int = 0
     handles: int = 0
-    delivered: Coverage | None = None
+    delivered: int = 0
     is_gone: bool = False
     is_orphan: bool = False
     asked_at: float = -math.inf
@@ -97,14 +105,24 @@ class Inode:
         return self.found is None
 
     def deliver(self, content: ByteRange) -> None:
-        """The kernel got these bytes."""
-        if self.delivered is None:
-            self.delivered = Coverage()
-        self.delivered.add(content)
+        """The kernel got these bytes; a page counts when all of it came at once, or up to the end of the file."""
+        start, stop = content
+        if start < _OPENED and self.found is not None:
+            last = -(-stop // _PAGE) if stop == self.found.size else stop // _PAGE
+            self.delivered |= _pages(-(-start // _PAGE), min(last, _OPENED // _PAGE))
 
     def was_delivered(self, content: ByteRange) -> bool:
-        """Whether the kernel got all of these bytes."""
-        return content.length == 0 or (self.delivered is not None and self.delivered.holds(content))
+        """Whether the kernel got all of these bytes; of more than an open may fetch it is not known."""
+        start, stop = content
+        if start == stop:
+            return True
+        wanted = _pages(start // _PAGE, -(-stop // _PAGE))
+        return self.delivered & wanted == wanted
+
+
+def _pages(first: int, stop: int) -> int:
+    """The bits of pages first, first + 1, …, stop - 1."""
+    return (1 << stop) - (1 << first) if first < stop else 0
 
 
 def inode_number(key: str, etag: str, probe: int = 0) -> int:

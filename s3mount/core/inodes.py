@@ -99,7 +99,8 @@ class InodeTable:
             number = self._next_number(key, found)
             inode = self._by_number.get(number)
         if inode is None:
-            inode = self._by_number[number] = Inode(number, key, found)
+            name = found.key if found is not None and found.key == key else key  # the same, and kept once
+            inode = self._by_number[number] = Inode(number, name, found)
             self._largest = max(self._largest, len(self._by_number))
         elif found is not None:
             inode.found = found  # same version; its restore status may have changed

@@ -15,7 +15,7 @@ INVARIANT: names are in the order of `core.listing.place`, each once.
 
 import re
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import NamedTuple, overload
@@ -121,6 +121,18 @@ class PackedEntries(Sequence[Entry]):
             else:
                 high = middle
         return self._entry(low) if low < len(self) and self._raw_name(low) == wanted[:-1] else None
+
+    def raw_names(self) -> list[bytes]:
+        """The names as UTF-8, in order."""
+        return [self._names[begin:end] for begin, end in pairwise(self._name_bounds)]
+
+    def has_names_of(self, other: "PackedEntries") -> bool:
+        """Whether both have the same names."""
+        return self._names == other._names and self._name_bounds == other._name_bounds
+
+    def without(self, raw_names: Set[bytes]) -> list[Entry]:
+        """The entries but for those of some names; unpacks no other."""
+        return [self._entry(at) for at, raw in enumerate(self.raw_names()) if raw not in raw_names]
 
     def _raw_name(self, at: int) -> bytes:
         return self._names[self._name_bounds[at] : self._name_bounds[at + 1]]

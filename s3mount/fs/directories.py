@@ -24,6 +24,7 @@ from s3mount.core.fanout import DEFAULT_AHEAD_PAGES
 from s3mount.core.keys import SEPARATOR, child_key
 from s3mount.core.listing import Entry, HiddenKey, ListingFold, ListPage
 from s3mount.core.tree import TreeDirectory
+from s3mount.fs.lost_names import LostNames
 from s3mount.fs.open_directory import OpenDirectory
 from s3mount.fs.pages import PageStream
 from s3mount.fs.scans import DirectoryScan
@@ -52,6 +53,9 @@ class DirectoryLister:
 
     Args:
         nursery: outlives every request; those that are ahead of a reader run in it.
+
+    Attributes:
+        lost: is shown what other clients removed.
     """
 
     def __init__(self, store: Catalogue, cache: MetadataCache, nursery: trio.Nursery) -> None:
@@ -63,6 +67,7 @@ class DirectoryLister:
         self._noted: set[str] = set()
         self._oversized: set[str] = set()
         self._shown = ShownEntries(store, cache)
+        self.lost = LostNames(cache, nursery)
         self._open = 0
         self._pages = 0
 
@@ -171,7 +176,7 @@ class DirectoryLister:
             return
         fold = ListingFold(directory_key, is_ordered=self._store.is_ordered)
         entries = EntryPages(directory_key, fold.add(page))
-        self._cache.listings.put(directory_key, entries, asked_at)
+        self._keep(directory_key, entries, asked_at)
         self._warn_once(directory_key, fold.hidden)  # it may never be listed
 
     def _remember(self, scan: DirectoryScan, fresh: list[Entry], asked_at: float) -> None:
@@ -182,11 +187,16 @@ class DirectoryLister:
             self.remember_names(scan.key, fresh, asked_at)
         elif scan.is_complete:
             self._oversized.discard(scan.key)
-            self._cache.listings.put(scan.key, scan.entries, scan.first_asked_at)
+            self._keep(scan.key, scan.entries, scan.first_asked_at)
         if scan.is_complete:
             self._warn_once(scan.key, scan.hidden)
             if self._scans.get(scan.key) is scan:
                 del self._scans[scan.key]
+
+    def _keep(self, directory_key: str, entries: EntryPages, asked_at: float) -> None:
+        before = self._cache.listings.put(directory_key, entries, asked_at)
+        if before is not None:
+            self.lost.compare(directory_key, before.entries, entries)
 
     def remember_names(self, directory_key: str, entries: list[Entry], asked_at: float) -> None:
         """Record names one by one."""
@@ -195,8 +205,7 @@ class DirectoryLister:
 
     def _remember_tree(self, found: TreeDirectory, asked_at: float) -> None:
         if self._cache.listings.may_keep(len(found.entries)):
-            entries = EntryPages(found.directory_key, found.entries)
-            self._cache.listings.put(found.directory_key, entries, asked_at)
+            self._keep(found.directory_key, EntryPages(found.directory_key, found.entries), asked_at)
         path = found.directory_key.removesuffix(SEPARATOR)
         if path and self._cache.ages.is_minimal(path):  # else its own directory's listing says so for long enough
             self._cache.put(path, None, asked_at)

@@ -66,6 +66,7 @@ class S3FileSystem:
         self._versions = versions
         self._waits = versions.waits
         self._kernel = KernelView(self._inodes, notifier)
+        lister.lost.kernel = self._kernel
         self._give_back = give_back
         self._handles = HandleTable(inodes, lister, blocks)
         self._stored = versions.stored

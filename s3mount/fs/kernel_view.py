@@ -10,9 +10,11 @@ be taken back.
 """
 
 import math
+from collections.abc import Iterable
 
 from s3mount.core.inodes import InodeTable
-from s3mount.core.keys import SEPARATOR, is_below, name_to_kernel, split_key
+from s3mount.core.keys import SEPARATOR, child_key, is_below, name_to_kernel, split_key
+from s3mount.core.listing import Entry
 from s3mount.fs.notifier import KernelNotifier
 
 #: Absent names remembered; beyond it the kernel asks each time, and the cache answers.
@@ -62,6 +64,26 @@ class KernelView:
                 await self._notifier.room()
         for absent in [each for each in self._absent if is_below(each, path) or is_below(path, each)]:
             self._notifier.forget_name(*self._absent.pop(absent))
+
+    async def let_go(self, directory_key: str, lost: Iterable[Entry]) -> None:
+        """Nothing has these names any more: the kernel need not remember the files, unless somebody has them open."""
+        left = self._remembered(directory_key, lost)
+        while left:
+            n_told = await self._notifier.let_go([name_of for name_of, _ in left])
+            left = self._remembered(directory_key, [entry for _, entry in left[n_told:]])
+
+    def _remembered(self, directory_key: str, lost: Iterable[Entry]) -> list[tuple[tuple[int, bytes], Entry]]:
+        """Those that the kernel may remember still, as files that nobody has open."""
+        parent = self._inodes.find(directory_key)
+        if parent is None:
+            return []
+        return [
+            ((parent.ino, name_to_kernel(entry.name)), entry)
+            for entry in lost
+            if entry.found is not None
+            and (inode := self._inodes.peek(child_key(directory_key, entry.name), entry.found)) is not None
+            and not inode.handles
+        ]
 
     def check_invariants(self) -> None:
         """Raises ValueError when more absent names are remembered than may be."""

@@ -12,6 +12,7 @@ comes from new versions being new inodes, and from TTLs.
 Pages are never forgotten this way: they belong to a version, and that is what an inode is.
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
 
@@ -34,6 +35,14 @@ class KernelNotifier(Protocol):
         """Until there is room for many more notes; not for long when the carrier is stuck."""
         ...
 
+    async def let_go(self, names: Sequence[tuple[int, bytes]]) -> int:
+        """The kernel need not remember names (inode of the directory, name) that nothing has any more.
+
+        In the way of nobody, and in no hurry.  Returns how many of them it was told of, at least one, when it is time
+        for the others: by then something may have those again.
+        """
+        ...
+
 
 class NoNotifier:
     """Carries nothing: for a file system that no kernel has mounted."""
@@ -46,3 +55,7 @@ class NoNotifier:
 
     async def room(self) -> None:
         """There always is."""
+
+    async def let_go(self, names: Sequence[tuple[int, bytes]]) -> int:
+        """There is no kernel that remembers them."""
+        return len(names)

@@ -76,7 +76,7 @@ class WrittenInodes:
         tree.inodes.rewrite(inode, draft.key, found)
         tree.cache.local.add_file(inode)
         tree.shown.saved(draft.key, found.etag)
-        inode.delivered = None
+        inode.delivered = 0
         self._mark(inode, is_unsaved=False)
 
     def acknowledged(self, draft: Watched) -> None:

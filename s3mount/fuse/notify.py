@@ -33,11 +33,14 @@ import errno
 import logging
 import threading
 from collections import Counter, OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyfuse3
 import trio
 from pyfuse3 import FileNameT, InodeT
+
+from s3mount.fuse.letting_go import LettingGo
 
 log = logging.getLogger(__name__)
 
@@ -95,6 +98,7 @@ class ThreadNotifier:
         self._is_overflowing = False
         self._is_closed = False
         self._worker: threading.Thread | None = None
+        self._letting_go = LettingGo(_send)
 
     def forget_name(self, parent_ino: int, name: bytes) -> None:
         """The kernel must ask for this name again, whether it knows it as present or as absent."""
@@ -108,6 +112,10 @@ class ThreadNotifier:
         """Until there is room for many more; not for long when the thread is stuck."""
         if len(self._pending) > min(self._max_pending // 2, _FEW):
             await trio.to_thread.run_sync(self._wait_for_room)
+
+    async def let_go(self, names: Sequence[tuple[int, bytes]]) -> int:
+        """The kernel need not remember names that nothing has any more (fuse.letting_go)."""
+        return await self._letting_go.let_go(names)
 
     def _wait_for_room(self) -> None:
         with self._changed:
@@ -176,7 +184,7 @@ class ThreadNotifier:
         Blocks for a moment at most: a call that is stuck in the kernel is left to itself.
 
         Returns:
-            Whether the thread is gone.  If not, the process can end only after the connection was
+            Whether no thread is in the kernel.  If not, the process can end only after the connection was
             aborted: umount2(2) with MNT_FORCE, or /sys/fs/fuse/connections.
         """
         with self._changed:
@@ -184,10 +192,10 @@ class ThreadNotifier:
             self._counts["dropped"] += len(self._pending)
             self._pending.clear()
             self._changed.notify()
-        if self._worker is None:
-            return True
-        self._worker.join(_PATIENCE_S)
-        is_gone = not self._worker.is_alive()
+        is_gone = self._letting_go.close(_PATIENCE_S)
+        if self._worker is not None:
+            self._worker.join(_PATIENCE_S)
+            is_gone = is_gone and not self._worker.is_alive()
         if not is_gone:
             log.warning("a notification is stuck in the kernel; if this process does not end: umount -f")
         return is_gone
@@ -195,7 +203,7 @@ class ThreadNotifier:
     def statistics(self) -> NotifierStatistics:
         """A snapshot of the counters."""
         with self._changed:
-            count = self._counts
+            count = self._counts + self._letting_go.counts()
             return NotifierStatistics(
                 sent=count["sent"], unknown=count["unknown"], failed=count["failed"], merged=count["merged"],
                 dropped=count["dropped"], pending=len(self._pending), in_hand=self._in_hand,

@@ -45,6 +45,31 @@ def test_any_pages_give_each_name_once_at_its_place(parts: list[list[str]]) -> N
         assert read_all(pages, offset) == before[offset:]
 
 
+@st.composite
+def paged(draw: st.DrawFn) -> EntryPages:
+    """Some names on pages whose ranges may overlap."""
+    pages, seen = EntryPages("d/"), set[str]()
+    for part in draw(st.lists(st.lists(names, max_size=6), max_size=4)):
+        pages.append(entry(name) for name in set(part) - seen)
+        seen |= set(part)
+    return pages
+
+
+@given(before=paged(), after=paged(), is_longer=st.booleans())
+def test_what_a_newer_listing_lost_is_known(before: EntryPages, after: EntryPages, *, is_longer: bool) -> None:
+    """The entries of exactly those names that are not in it, each once, however the names lie on pages."""
+    if is_longer:  # the same names, and some more
+        lost = {each.name for each in after}
+        for part in before.pages():
+            after.append(each for each in part if each.name not in lost)
+    gone = [each for some in before.lost(after) for each in some]
+    assert gone == [each for each in before if after.get(each.name) is None]
+    assert list(before.lost(before)) == []
+    assert before.has_names_of(before)
+    if before.has_names_of(after):
+        assert {each.name for each in before} == {each.name for each in after}
+
+
 def test_nothing_is_at_the_end() -> None:
     """An empty directory, an empty page and an offset at the end or beyond give nothing."""
     pages = EntryPages("d/", [])

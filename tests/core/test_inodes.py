@@ -11,8 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from s3mount.core.attrs import ObjectStat
 from s3mount.core.inode import Inode, inode_number
 from s3mount.core.inodes import ROOT, InodeTable
-from s3mount.core.ranges import ByteRange
+from s3mount.core.ranges import ByteRange, Coverage
 from s3mount.errors import StaleInode
+from s3mount.units import MIB
 from tests.core.strategies import any_text
 
 ROOT_KEY = "p/"
@@ -253,6 +254,34 @@ def test_an_inode_remembers_what_was_delivered() -> None:
     assert not intern(table, ("a", '"2"')).was_delivered(ByteRange(0, 1))
     table.forget(inode.ino, 1)
     assert not intern(table, ("a", '"1"')).was_delivered(ByteRange(0, 1))
+
+
+def pages(first: int, stop: int) -> ByteRange:
+    return ByteRange(first * 4096, stop * 4096)
+
+
+@given(st.lists(st.tuples(st.integers(0, 300), st.integers(1, 40))), st.integers(0, 255), st.integers(0, 256))
+def test_what_an_open_may_fetch_is_known_by_the_page(reads: list[tuple[int, int]], first: int, length: int) -> None:
+    """Of the first MiB it is known exactly which pages the kernel got, in whatever order; beyond it is never said."""
+    inode = Inode(2, "a", version("a", '"1"', size=MIB + 5000))
+    coverage = Coverage()
+    for start, n in reads:
+        inode.deliver(pages(start, start + n))
+        coverage.add(pages(start, start + n))
+    wanted = pages(first, min(first + length, MIB // 4096))
+    assert inode.was_delivered(wanted) == coverage.holds(wanted)
+    assert not inode.was_delivered(ByteRange(0, MIB + 5000))
+    assert sys.getsizeof(inode.delivered) <= 64
+
+
+@pytest.mark.parametrize("size", [1, 4095, 4096, 4097, MIB - 1, MIB])
+def test_a_small_file_was_delivered_when_its_last_byte_was(size: int) -> None:
+    """The end of the file ends its last page; a read that ends elsewhere does not."""
+    inode = Inode(2, "a", version("a", '"1"', size=size))
+    inode.deliver(ByteRange(0, size - 1))
+    assert not inode.was_delivered(ByteRange(0, size))
+    inode.deliver(ByteRange(0, size))
+    assert inode.was_delivered(ByteRange(0, size))
 
 
 @pytest.mark.parametrize("spoil", ["lookups", "handles", "ino", "key", "nobody"])

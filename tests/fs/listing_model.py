@@ -13,7 +13,7 @@ of what was read stay until the inode is forgotten.
 
 import itertools
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -211,6 +211,12 @@ class Kernel:
 
     async def room(self) -> None:
         """There always is; implements `fs.notifier.KernelNotifier`."""
+
+    async def let_go(self, names: Sequence[tuple[int, bytes]]) -> int:
+        """The notification; implements `fs.notifier.KernelNotifier`."""
+        for parent_ino, name in names:
+            self.forget_name(parent_ino, name)
+        return len(names)
 
     def take(self, parent_ino: int, name: bytes, attrs: FileAttrs) -> None:
         """A name and its attributes, of a look-up or a readdirplus: one more reference."""

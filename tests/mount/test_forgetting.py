@@ -1,4 +1,4 @@
-"""What the kernel forgot costs nothing: memory of a daemon that was walked through."""
+"""What the kernel forgot costs nothing, and what another client removed it forgets."""
 
 import ctypes
 import json
@@ -11,9 +11,10 @@ import pytest
 from tests.fs.trees import SortedStore, tree
 from tests.mount.test_walking import ListedBucket, counted, spent
 from tests.support.ctl import run_ctl
-from tests.support.mounts import Mount
+from tests.support.mounts import Mount, mounted
 from tests.support.processes import wait_until
 from tests.support.scripted import Call
+from tests.support.servers import Server
 
 pytestmark = [pytest.mark.mount, pytest.mark.server]
 
@@ -77,3 +78,21 @@ def test_forgotten_names_cost_nothing(work: Path) -> None:
             wait_until(lambda after=after: mount.rss_mib() <= after + 5, 60, "the memory of another find")  # type: ignore[misc]
         wait_until(lambda: names_of(mount) == before, 60, "as many names as before")
         assert spent(server) == 0
+
+
+def test_names_that_another_client_removed_are_forgotten(weed: Server, work: Path) -> None:
+    """When their directory is listed again the kernel lets go of their inodes; who has one open reads on."""
+    bucket = weed.make_bucket()
+    for number in range(50):
+        weed.client.put_object(Bucket=bucket, Key=f"d/{number:02}", Body=b"content")
+    with mounted(bucket, work, url=weed.url) as mount:
+        directory = mount.path / "d"
+        assert {path.read_bytes() for path in directory.iterdir()} == {b"content"}
+        assert names_of(mount)[0] == 52
+        with (directory / "00").open("rb") as file:
+            objects = [{"Key": f"d/{number:02}"} for number in range(49)]
+            weed.client.delete_objects(Bucket=bucket, Delete={"Objects": objects})
+            assert os.listdir(directory) == ["49"]
+            wait_until(lambda: names_of(mount)[0] == 4, 30, "all but the root, the directory and two files")
+            assert file.read() == b"content"
+        assert mount.warnings() == []
