@@ -1,6 +1,7 @@
 """Names that are let go of, against a kernel that the tests play."""
 
 import threading
+from collections.abc import Callable
 
 import pytest
 import trio
@@ -48,6 +49,20 @@ def letting_go(kernel: Kernel) -> LettingGo:
     return LettingGo(kernel.send, kernel.clock)
 
 
+@pytest.fixture
+def inline_clock(monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock) -> MockClock:
+    """Time passes when nobody has anything to do, and not while a thread has: there are none."""
+
+    async def run_sync(
+        work: Callable[..., object], *args: object, limiter: trio.CapacityLimiter, **_: object
+    ) -> object:
+        async with limiter:
+            return work(*args)
+
+    monkeypatch.setattr(trio.to_thread, "run_sync", run_sync)
+    return autojump_clock
+
+
 async def let_all_go(letting_go: LettingGo, names: list[Name]) -> None:
     while names:
         names = names[await letting_go.let_go(names) :]
@@ -63,7 +78,7 @@ async def test_all_are_told_in_order_and_in_a_thread(kernel: Kernel, letting_go:
 
 
 async def test_after_one_that_waited_there_is_a_rest(
-    kernel: Kernel, letting_go: LettingGo, autojump_clock: MockClock
+    kernel: Kernel, letting_go: LettingGo, inline_clock: MockClock
 ) -> None:
     """Twenty times as long as it waited, before the next; quick ones need none."""
     kernel.waits_s = {NAMES[1]: 0.5, NAMES[3]: 2.0}
@@ -76,7 +91,7 @@ async def test_after_one_that_waited_there_is_a_rest(
 
 
 async def test_one_directory_at_a_time_and_none_waits_for_the_rest_of_another(
-    kernel: Kernel, letting_go: LettingGo, autojump_clock: MockClock
+    kernel: Kernel, letting_go: LettingGo, inline_clock: MockClock
 ) -> None:
     """One call is in the kernel at a time; while one directory is left alone others are told of."""
     kernel.waits_s = {NAMES[0]: 10.0}
