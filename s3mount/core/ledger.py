@@ -19,7 +19,7 @@ from itertools import count
 from typing import Protocol
 
 from s3mount.core.attrs import ObjectStat
-from s3mount.core.journal import Area, Journal, JournalStatistics, newest
+from s3mount.core.journal import NOWHERE, Area, Journal, JournalStatistics, newest
 from s3mount.core.takeover import ROOT_SERIAL, Heading, RecordedInode, greatest_serial, read_inodes, recorded_key
 
 #: Serials that are passed over when a record is refused, whose own are not all known: the kernel may still have handles
@@ -119,9 +119,11 @@ class Ledger:
 
     def changed(self, inode: Recorded) -> None:
         """It has another key or version now, or is nameless; the record has that, too, if it has the inode at all."""
-        if self._journal is not None and inode.serial and (inode.found is None or inode.handles):
+        if self._journal is not None and inode.serial:
             self._journal.end(inode.place)
-            self.add(inode)
+            inode.place = NOWHERE  # what was written down of it holds no more, also when it is opened again
+            if inode.found is None or inode.handles:
+                self.add(inode)
 
     def mark(self, inode: Recorded, *, is_unsaved: bool) -> None:
         """A file that is open has content that is lost with this daemon, or has none; what is lost stays so."""

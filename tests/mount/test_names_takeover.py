@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from s3mount.units import MIB
+from tests.support.content import make_content
 from tests.support.mounts import SOON_S, mounted
 from tests.support.processes import wait_until
 from tests.support.proxy import Fault, Request, proxy
@@ -85,3 +87,17 @@ def test_what_was_done_is_not_an_error(
 def contents(server: Server, bucket: str) -> list[dict[str, str]]:
     found: list[dict[str, str]] = server.client.list_objects_v2(Bucket=bucket)["Contents"]
     return found
+
+
+def test_a_reader_of_a_checkpoint_that_was_renamed(weed: Server, work: Path) -> None:
+    """Written, renamed and opened to be read; the daemon dies, and the reader reads on."""
+    name, content = weed.make_bucket(), make_content("checkpoint", 20 * MIB)
+    with mounted(name, work, "--rw", url=weed.url) as mount:
+        written, path = mount.path / "step.tmp", mount.path / "step.pt"
+        written.write_bytes(content)
+        written.rename(path)
+        with path.open("rb", buffering=0) as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            os.kill(mount.daemon_pid, signal.SIGKILL)
+            wait_for_takeover(mount)
+            assert b"".join(iter(lambda: file.read(MIB), b"")) == content

@@ -67,6 +67,11 @@ def is_free(content: bytearray) -> bool:
     return True
 
 
+async def freed(content: bytearray) -> None:
+    """Wait for that; not on the loop, which has to be told how the thread ended."""
+    await trio.to_thread.run_sync(wait_until, lambda: is_free(content), 30, "the end of the thread's last frame")
+
+
 async def test_one_connection_serves_one_after_the_other(front: Front, keys: None) -> None:
     """Large bodies one after another are one connection; a small body is none of theirs; all have their bytes."""
     async with writer_to(front.name, front.proxy.url) as (writer, large):
@@ -114,7 +119,7 @@ async def test_who_gives_up_while_an_answer_is_due(front: Front, keys: None) -> 
             nursery.start_soon(lambda: writer.put("object", [memoryview(content)]))
             await trio.to_thread.run_sync(arrived.wait)
             nursery.cancel_scope.cancel()
-        wait_until(lambda: is_free(content), 30, "the end of the thread's last frame")
+        await freed(content)
         may_pass.set()
         await writer.put("next", [bytes(MIB)])
         assert large.statistics().reused == 0
@@ -134,7 +139,7 @@ async def test_who_gives_up_while_a_body_is_sent(front: Front, keys: None) -> No
             large._threads.total_tokens = 1
             with trio.fail_after(60):
                 await large._threads.acquire_on_behalf_of("all others have ended")
-            wait_until(lambda: is_free(content), 30, "the end of the thread's last frame")
+            await freed(content)
             assert large.statistics().idle == 0
 
 
