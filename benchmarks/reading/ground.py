@@ -87,6 +87,11 @@ class Ground:
         """Who signed the certificate of links with TLS."""
         return make_authority(self.directory("ca"))
 
+    def empty(self) -> None:
+        """Another bucket in place of this one, which goes with all it has: a server in memory has little room."""
+        self.server.client.delete_bucket(Bucket=self.bucket)
+        self.bucket = self.server.make_bucket()
+
     # links
 
     def near(self) -> Link:

@@ -88,5 +88,5 @@ def _write(path: Path, options: argparse.Namespace, table: Table, seconds: dict[
 def _touch_memory() -> None:
     """Use memory once: that of a new virtual machine is slow at its first touch (measured: five times)."""
     available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    with mmap.mmap(-1, min(available // 2, 8 * GIB), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE):
+    with mmap.mmap(-1, min(available * 3 // 4, 16 * GIB), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE):
         pass

@@ -39,6 +39,7 @@ def save(ground: Ground) -> None:
                 with ground.mounted(make, link) as who:
                     other = ground.row("save", what, who.name)
                     ground.measure(other, who, link, "writers.tensors", "save", who.source, f"b{repeat}.pt", size)
+            ground.empty()
         row.ratio("of_raw", "mb_per_s", raw)
         row.ratio("of_connector", "mb_per_s", ground.row("save", what, "connector"))
         row.at_least("of_connector", 1.0)
@@ -66,3 +67,4 @@ def distributed(ground: Ground) -> None:
                         ground.measure(row, who, link, "writers.tensors", call, who.source, name, size, _RANKS)
             ours.ratio("of_connector", "mb_per_s", ground.row("dcp", what, "connector"))
             ours.at_least("of_connector", 1.0)
+        ground.empty()
