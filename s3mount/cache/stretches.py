@@ -14,7 +14,8 @@ from s3mount.core.keys import SEPARATOR, is_directory_key
 from s3mount.core.listing import ListPage
 from s3mount.core.symlinks import link_key
 
-_MAX_STRETCHES = 1_000
+#: Each counts for a second (fs.misses), and may be 100 keys of 1 KiB: 7 MiB at most, some 1 MiB mostly.
+_MAX_STRETCHES = 64
 
 
 class Stretch(NamedTuple):

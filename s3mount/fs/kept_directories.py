@@ -12,7 +12,7 @@ import logging
 import trio
 
 from s3mount.cache.answers import Absence
-from s3mount.cache.local_names import LocalNames
+from s3mount.cache.metadata import MetadataCache
 from s3mount.core.keys import SEPARATOR, split_key
 from s3mount.errors import StoreError
 from s3mount.store.base import Catalogue
@@ -31,8 +31,9 @@ class KeptDirectories:
         nursery: the mount's.
     """
 
-    def __init__(self, local: LocalNames, catalogue: Catalogue, root_key: str, nursery: trio.Nursery) -> None:
-        self._local = local
+    def __init__(self, cache: MetadataCache, catalogue: Catalogue, root_key: str, nursery: trio.Nursery) -> None:
+        self._cache = cache
+        self._local = cache.local
         self._catalogue = catalogue
         self._root_key = root_key
         self._nursery = nursery
@@ -75,10 +76,10 @@ class KeptDirectories:
     async def _ask(self, directory_key: str) -> None:
         """From the innermost on: what a directory with a key is in is not empty either."""
         await trio.sleep(ASK_AFTER_S)
-        is_full = False
+        is_full, asked_at = False, self._cache.now()
         while len(directory_key) > len(self._root_key):
             while directory_key in self._asked and not is_full:
-                keeps = self._keeps
+                keeps, asked_at = self._keeps, self._cache.now()
                 has_key = await self._has_key(directory_key)
                 if keeps == self._keeps:  # else it may have lost that key meanwhile
                     is_full = has_key
@@ -88,6 +89,8 @@ class KeptDirectories:
                 self._asked.discard(directory_key)
                 if is_full:
                     self._local.forget_directory(directory_key)
+                    # Or an older listing, from when it had no key, would speak for it.
+                    self._cache.put(directory_key.removesuffix(SEPARATOR), None, asked_at)
             directory_key = split_key(directory_key[:-1])[0]
 
     async def _has_key(self, directory_key: str) -> bool:

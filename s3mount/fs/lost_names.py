@@ -20,6 +20,8 @@ from s3mount.fs.kernel_view import KernelView
 #: Seconds for one comparison: thousands of names take a moment, and those of a directory that is busy are left to the
 #: kernel.
 _MOST_S = 60.0
+#: Comparisons at once: each holds two listings, and the kernel's lock of its directory for a share of the time.
+_AT_ONCE = 4
 
 
 class LostNames:
@@ -36,16 +38,22 @@ class LostNames:
         self._cache = cache
         self._nursery = nursery
         self.kernel: KernelView | None = None
+        self._compared: set[str] = set()
 
     def compare(self, directory_key: str, before: EntryPages, after: EntryPages) -> None:
-        """A directory was listed again."""
-        if self.kernel is not None and not before.has_names_of(after):
+        """A directory was listed again; while it or some others are being compared its names are left to the kernel."""
+        is_busy = directory_key in self._compared or len(self._compared) >= _AT_ONCE
+        if self.kernel is not None and not is_busy and not before.has_names_of(after):
+            self._compared.add(directory_key)
             self._nursery.start_soon(self._compare, self.kernel, directory_key, before, after)
 
     async def _compare(self, kernel: KernelView, directory_key: str, before: EntryPages, after: EntryPages) -> None:
-        with trio.move_on_after(_MOST_S):
-            for lost in before.lost(after):
-                await self._let_go(kernel, directory_key, lost)
+        try:
+            with trio.move_on_after(_MOST_S):
+                for lost in before.lost(after):
+                    await self._let_go(kernel, directory_key, lost)
+        finally:
+            self._compared.remove(directory_key)
 
     async def _let_go(self, kernel: KernelView, directory_key: str, lost: Sequence[Entry]) -> None:
         await trio.lowlevel.checkpoint()  # a page takes a millisecond, and there may be thousands

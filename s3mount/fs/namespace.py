@@ -101,7 +101,7 @@ class Namespace:
         self._drafts = drafts
         self._policy = policy
         self._writer = writer
-        self._kept = KeptDirectories(tree.cache.local, store, root_key, nursery)
+        self._kept = KeptDirectories(tree.cache, store, root_key, nursery)
         self._holds = Holds(drafts.spool, nursery)
         self.removals = Removals(tree.cache, tree.kernel, self._kept, writer, self._holds, nursery)
         self._names = Names(tree, policy, self.removals)

@@ -89,19 +89,20 @@ class Resolver:
         if question is not None and question.start <= path:
             await question.landed.wait()
             return
-        question = self._pages[directory_key] = _PageQuestion(start)
+        question, is_enough = _PageQuestion(start), False
+        self._pages[directory_key] = question
         try:
-            page = await self._probe.ask_from(start, asked_at)
+            with trio.move_on_after(FILLING_S):  # a page that is older says nothing
+                page = await self._probe.ask_from(start, asked_at)
+                stretches = self._cache.stretches
+                is_enough = page is not None and stretches.put(directory_key, start, page, asked_at).covers(path)
         except StoreError as error:
             log.debug("the names after %r cannot be listed: %s", start, error)
-        else:
-            stretches = self._cache.stretches
-            is_enough = page is not None and stretches.put(directory_key, start, page, asked_at).covers(path)
-            self._misses.paged(path, is_enough=is_enough)
         finally:
             if self._pages.get(directory_key) is question:
                 del self._pages[directory_key]
             question.landed.set()
+        self._misses.paged(path, is_enough=is_enough)
 
     async def resolve(self, path: str, *, not_before: float = -math.inf) -> Record:
         """What is under a path, not older than the cache allows.

@@ -45,7 +45,7 @@ class LettingGo:
     async def let_go(self, names: Sequence[Name]) -> int:
         """Tell of names up to one that has to wait, and rest then; returns how many those were.
 
-        A caller that is cancelled leaves the one in hand to itself.
+        A caller that is cancelled does not wait: a thread tells of the rest while that is quick.
         """
         n_done, waited_s = await trio.to_thread.run_sync(
             self._while_quick, names, abandon_on_cancel=True, limiter=self._one

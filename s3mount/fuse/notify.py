@@ -14,11 +14,11 @@ version is a new inode, and of one without an ETag the kernel itself drops the p
 attributes show another size or time (measured).  The attributes alone take no lock that lasts.
 
 What waiting costs (measured).  One thread sends in order, so what is behind a stuck call waits
-as well.  While `forget_name` waits for its directory, NEW lookups in it queue behind in the
-kernel; cached names and all other directories do not.  A process that is killed or stopped then is the
-zombie above, until `umount -f`.  To answer the calls in flight is not enough, because a lookup that
-is still in the kernel's queue holds the directory, too: whoever stops a mount closes this first,
-and aborts the connection when that fails.
+as well; names that nobody misses go by another (`fuse.letting_go`).  While `forget_name` waits for
+its directory, NEW lookups in it queue behind in the kernel; cached names and all other directories
+do not.  A process that is killed or stopped then is the zombie above, until `umount -f`.  To answer
+the calls in flight is not enough, because a lookup that is still in the kernel's queue holds the
+directory, too: whoever stops a mount closes this first, and aborts the connection when that fails.
 
 What losing one costs: the kernel uses the name or the attributes until their TTL is over.
 
@@ -32,6 +32,7 @@ sent, unknown to the kernel, or failed.
 import errno
 import logging
 import threading
+import time
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -192,9 +193,10 @@ class ThreadNotifier:
             self._counts["dropped"] += len(self._pending)
             self._pending.clear()
             self._changed.notify()
+        until = time.perf_counter() + _PATIENCE_S
         is_gone = self._letting_go.close(_PATIENCE_S)
         if self._worker is not None:
-            self._worker.join(_PATIENCE_S)
+            self._worker.join(max(0.0, until - time.perf_counter()))
             is_gone = is_gone and not self._worker.is_alive()
         if not is_gone:
             log.warning("a notification is stuck in the kernel; if this process does not end: umount -f")

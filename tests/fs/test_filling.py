@@ -3,11 +3,13 @@
 import random
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 
 from s3mount.cache.ages import MetadataConfig
+from s3mount.core.listing import ListPage
 from s3mount.errors import AlreadyExists, StoreFailure
 from tests.fs.names_harness import MountedNames, namespace
 from tests.support.fake_store import FakeStore
@@ -28,7 +30,7 @@ async def make(tested: MountedNames, number: int, *, pause_s: float = LATENCY_S)
 
 @pytest.mark.parametrize("old", [range(1), range(20_000), range(70_000, 90_000)], ids=["none", "before", "behind"])
 async def test_names_in_order_cost_a_list_a_second(autojump_clock: object, tmp_path: Path, old: range) -> None:
-    """Of a directory that a mount fills, be it large, the next names are asked for once a second, and it itself."""
+    """Of a directory that a mount fills in order, be it large, the next names cost one LIST a second."""
     store = FakeStore(latency_s=LATENCY_S)
     for number in old:
         store.put(f"d/{number:05d}", b"1")
@@ -119,21 +121,28 @@ async def test_a_refresh_counts(autojump_clock: object, tmp_path: Path) -> None:
         assert await tested.exists("d/theirs")
 
 
-async def test_a_listing_that_fails(autojump_clock: object, tmp_path: Path) -> None:
-    """A LIST of the last names that fails is not the program's failure; each name is asked for instead."""
-    store, is_time = FakeStore(latency_s=LATENCY_S), False
+@pytest.mark.parametrize("is_slow", [False, True], ids=["refused", "slow"])
+async def test_a_page_that_does_not_come(autojump_clock: object, tmp_path: Path, *, is_slow: bool) -> None:
+    """A page of the next names that fails or hangs is not the program's matter: each name is asked for instead."""
+    store, n_pages = FakeStore(latency_s=LATENCY_S), 0
+    list_page = store.list_page
     store.put("d/first", b"1")
 
-    def fault(call: str, key: str, _n: int) -> None:
-        if is_time and call == "list_page" and key == "d/":
-            raise StoreFailure("no", key=key, operation=call)
+    async def broken(prefix: str, *, start_after: str = "", **options: Any) -> ListPage:
+        nonlocal n_pages
+        if not start_after:
+            return await list_page(prefix, **options)
+        n_pages += 1
+        await trio.sleep(60.0 if is_slow else LATENCY_S)
+        raise StoreFailure("no", key=prefix, operation="ListObjectsV2")
 
-    async with namespace(store, tmp_path, metadata=MINIMAL, fault=fault) as tested:
-        for number in range(50):
+    store.list_page = broken  # type: ignore[method-assign]
+    async with namespace(store, tmp_path, metadata=MINIMAL) as tested:
+        began = trio.current_time()
+        for number in range(100):
             await make(tested, number)
-        is_time = True
-        for number in range(50, 100):
-            await make(tested, number)
+        assert n_pages == 3
+        assert trio.current_time() - began < 3 * 1.0 + 100 * 3 * LATENCY_S
 
 
 async def test_a_link_or_directory_of_another_host_is_seen_at_once(autojump_clock: object, tmp_path: Path) -> None:

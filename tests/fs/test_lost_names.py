@@ -151,3 +151,23 @@ async def test_those_of_a_busy_directory_are_left_to_the_kernel(autojump_clock: 
         assert trio.current_time() - began_at < 3
         await trio.sleep(300)
         assert 0 < len(kernel.told()) < 3500
+
+
+async def test_a_directory_is_compared_by_one_at_a_time(autojump_clock: MockClock) -> None:
+    """While the kernel takes its time over one listing, what later ones lack is left to it; then it goes on."""
+    store, kernel = FakeStore(), Kernel()
+    for number in range(30):
+        store.put(f"{number:02}", b"1")
+    async with file_system(store, metadata=TTL, notifier=kernel) as mounted:
+        await listed(mounted)
+        for name in await mounted.names(ROOT):
+            await mounted.walk(name)
+        kernel.wait_s = 10.0
+        for gone in ("00", "01", "02"):
+            store.delete(gone)
+            await listed(mounted)
+        assert kernel.told() == [(ROOT, "00")]
+        await trio.sleep(20)
+        store.delete("03")
+        await listed(mounted)
+        assert kernel.told() == [(ROOT, "03")]

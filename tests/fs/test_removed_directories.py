@@ -5,10 +5,14 @@ from pathlib import Path
 import trio
 from trio.testing import MockClock
 
+from s3mount.cache.ages import MetadataConfig
+from s3mount.core.ttl import TimeToLive
 from tests.fs.names_harness import namespace
 from tests.fs.takeover import succession
 from tests.fs.test_names import bucket
 from tests.support.fake_store import FakeStore
+
+LASTING = MetadataConfig(TimeToLive(60.0), TimeToLive(60.0))
 
 
 async def test_a_removed_directory_stays_removed(tmp_path: Path, autojump_clock: MockClock) -> None:
@@ -39,3 +43,16 @@ async def test_a_removed_directory_that_a_successor_inherits(autojump_clock: Moc
             assert again.ino != removed
             assert again.nlink > 0
             daemons.fs.check_invariants()
+
+
+async def test_a_kept_directory_that_gets_a_file(tmp_path: Path, autojump_clock: MockClock) -> None:
+    """A listing from when a directory was empty in S3 does not speak for it when it has a file again."""
+    store, writer = bucket("d/first", "d/sub/a")
+    async with namespace(store, tmp_path, writer=writer, metadata=LASTING) as here:
+        await here.unlink("d/sub/a")
+        await trio.sleep(1)
+        assert await here.listed("d") == ["first", "sub"]
+        await here.write("d/sub/b", b"content")
+        for _ in range(10):
+            assert await here.exists("d/sub/b")
+            await trio.sleep(1)
