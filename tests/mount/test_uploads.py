@@ -34,6 +34,14 @@ def uploads_of(server: Server, bucket: str) -> list[str]:
     return sorted(each["Key"] for each in answer.get("Uploads", []))
 
 
+def has_part(server: Server, bucket: str, key: str) -> bool:
+    """Whether an upload of a key has a part; before the first is sent the upload is on record in its host."""
+    found = server.client.list_multipart_uploads(Bucket=bucket).get("Uploads", [])
+    ids = [each["UploadId"] for each in found if each["Key"] == key]
+    parts = [server.client.list_parts(Bucket=bucket, Key=key, UploadId=each) for each in ids]
+    return any(each.get("Parts") for each in parts)
+
+
 @contextmanager
 def writing(path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A program in the middle of a file; its end does not matter."""
@@ -53,7 +61,7 @@ def leave_upload(server: Server, bucket: str, work: Path, key: str) -> None:
         path = mount.path / key
         path.parent.mkdir(exist_ok=True)
         with writing(path):
-            wait_until(lambda: key in uploads_of(server, bucket), 30, "the first part")
+            wait_until(lambda: has_part(server, bucket, key), 30, "the first part")
             mount.kill()
     (work / "s3mount.log").unlink()
 
@@ -66,7 +74,7 @@ def test_uploads_that_a_crash_left(weed: Server, work: Path) -> None:
     with mounted(bucket, work, "--rw", url=weed.url) as mount:
         wait_until(lambda: "1 upload left of daemons that died" in mount.log, 30, "the log")
         with writing(mount.path / "own"):
-            wait_until(lambda: "own" in uploads_of(weed, bucket), 30, "the first part")
+            wait_until(lambda: has_part(weed, bucket, "own"), 30, "the first part")
             shown = run_ctl("uploads", mount.path)
             assert (shown.returncode, shown.stderr) == (0, "")
             first, last = shown.stdout.splitlines()
