@@ -1,6 +1,6 @@
 """A bucket that nobody stores: the proxy answers for it, so that it can be of any size.
 
-LIST, and GET of a range, of files in one flat directory; everything else goes on to the real
+LIST, HEAD, and GET of a range, of files in one flat directory; everything else goes on to the real
 server, where the bucket exists and is empty.  Content is a formula of file and offset.
 """
 
@@ -33,14 +33,16 @@ class ScriptedBucket:
         self._files = files
 
     def decide(self, request: Request) -> Fault | None:
-        """The answer to a LIST of the bucket or a GET of a file; None forwards the request."""
-        if request.method != "GET":
+        """The answer to a LIST of the bucket, a GET or a HEAD of a file; None forwards the request."""
+        if request.method not in ("GET", "HEAD"):
             return None
         if request.is_list:
             return Fault(answer=self._list(parse_qs(urlsplit(request.target).query).get("prefix", [""])[0]))
         key = unquote(urlsplit(request.target).path).rpartition("/")[2]
         if key not in self._files:
             return None
+        if request.method == "HEAD":
+            return Fault(answer=self._head(key))
         first, _, last = request.headers["range"].removeprefix("bytes=").partition("-")
         return Fault(answer=self._get(key, int(first), int(last) + 1))
 
@@ -58,6 +60,12 @@ class ScriptedBucket:
             f"<IsTruncated>false</IsTruncated>{contents}</ListBucketResult>"
         ).encode()
         return b"HTTP/1.1 200 OK\r\nContent-Type: application/xml\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+
+    def _head(self, key: str) -> bytes:
+        return (
+            f"HTTP/1.1 200 OK\r\nETag: {_ETAG}\r\nAccept-Ranges: bytes\r\n"
+            f"Last-Modified: Mon, 06 May 2024 07:08:09 GMT\r\nContent-Length: {self._files[key]}\r\n\r\n"
+        ).encode()
 
     def _get(self, key: str, start: int, stop: int) -> bytes:
         size = self._files[key]
