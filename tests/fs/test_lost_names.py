@@ -48,6 +48,14 @@ class Kernel:
         return told
 
 
+def numbered(n: int) -> FakeStore:
+    """Files 0000, 0001, …"""
+    store = FakeStore()
+    for number in range(n):
+        store.put(f"{number:04}", b"1")
+    return store
+
+
 async def listed(mounted: Mounted, ino: int = ROOT) -> list[str]:
     """What a program lists when all that is known has expired; and what follows from it has happened."""
     await trio.sleep(2)
@@ -136,9 +144,7 @@ async def test_what_is_used_again_meanwhile_is_not_forgotten(autojump_clock: Moc
 
 async def test_those_of_a_busy_directory_are_left_to_the_kernel(autojump_clock: MockClock) -> None:
     """A comparison ends after a minute, however many are left; the file system answers meanwhile."""
-    store, kernel = FakeStore(), Kernel()
-    for number in range(3500):
-        store.put(f"{number:04}", b"1")
+    store, kernel = numbered(3500), Kernel()
     async with file_system(store, metadata=TTL, notifier=kernel) as mounted:
         await listed(mounted)
         for number in range(3500):
@@ -155,19 +161,17 @@ async def test_those_of_a_busy_directory_are_left_to_the_kernel(autojump_clock: 
 
 async def test_a_directory_is_compared_by_one_at_a_time(autojump_clock: MockClock) -> None:
     """While the kernel takes its time over one listing, what later ones lack is left to it; then it goes on."""
-    store, kernel = FakeStore(), Kernel()
-    for number in range(30):
-        store.put(f"{number:02}", b"1")
+    store, kernel = numbered(30), Kernel()
     async with file_system(store, metadata=TTL, notifier=kernel) as mounted:
         await listed(mounted)
         for name in await mounted.names(ROOT):
             await mounted.walk(name)
         kernel.wait_s = 10.0
-        for gone in ("00", "01", "02"):
+        for gone in ("0000", "0001", "0002"):
             store.delete(gone)
             await listed(mounted)
-        assert kernel.told() == [(ROOT, "00")]
+        assert kernel.told() == [(ROOT, "0000")]
         await trio.sleep(20)
-        store.delete("03")
+        store.delete("0003")
         await listed(mounted)
-        assert kernel.told() == [(ROOT, "03")]
+        assert kernel.told() == [(ROOT, "0003")]
